@@ -1,0 +1,17 @@
+//! Tile-level bytecode: what a kernel is compiled to and what the virtual machine runs.
+//!
+//! One instruction moves or computes a whole tile, so a fused kernel is 5-50 instructions.
+//! This crate knows no graph and no machine code. It can be used alone to store, review, check
+//! or generate programs.
+
+mod dtype;
+mod operand;
+mod opcode;
+mod program;
+mod target;
+
+pub use dtype::DType;
+pub use opcode::*;
+pub use operand::*;
+pub use program::*;
+pub use target::*;
