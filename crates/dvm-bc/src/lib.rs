@@ -4,12 +4,14 @@
 //! This crate knows no graph and no machine code. It can be used alone to store, review, check
 //! or generate programs.
 
+mod code;
 mod dtype;
 mod operand;
 mod opcode;
 mod program;
 mod target;
 
+pub use code::{Code, DecodeError, EncodeError};
 pub use dtype::DType;
 pub use opcode::*;
 pub use operand::*;

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DType, Inst, Target};
+use crate::{Code, DType, Target};
 
 /// What an argument is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,8 +87,8 @@ pub enum Place {
 pub struct Section {
     /// Where it runs.
     pub place: Place,
-    /// Instructions.
-    pub code: Vec<Inst>,
+    /// Encoded instructions.
+    pub code: Code,
 }
 
 /// One pass over the sequential walk of a parallel tile. Local memory lives across the phases of one tile.

@@ -1,0 +1,57 @@
+//! Encoded instructions: little-endian 64-bit words, range-checked on the way in, typed errors on the way out.
+
+use crate::Inst;
+
+/// A field did not fit its encoding.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{mnemonic}: field `{field}` = {value} does not fit {bits} bits")]
+pub struct EncodeError {
+    /// Instruction.
+    pub mnemonic: &'static str,
+    /// Field.
+    pub field: &'static str,
+    /// Offending value.
+    pub value: i128,
+    /// Field width.
+    pub bits: u32,
+}
+
+/// Words that are not an instruction.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("word {at}: {what}")]
+pub struct DecodeError {
+    /// Word offset in the section.
+    pub at: usize,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// A run of encoded instructions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Code {
+    words: Vec<u64>,
+}
+
+impl Code {
+    /// Wraps words that are decoded (and so checked) when they are iterated.
+    #[must_use]
+    pub fn from_words(words: Vec<u64>) -> Code {
+        Code { words }
+    }
+    /// The encoded words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+    /// Appends an instruction.
+    ///
+    /// # Errors
+    /// A field does not fit its encoding, or the operands' form is not the opcode's.
+    pub fn push(&mut self, inst: &Inst) -> Result<(), EncodeError> {
+        crate::encode::encode(inst, &mut self.words)
+    }
+    /// Decodes the instructions in order; ends after the first error.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Inst, DecodeError>> + '_ {
+        crate::decode::Decoder::new(&self.words)
+    }
+}
