@@ -1,19 +1,45 @@
 //! Encoded instructions: little-endian 64-bit words, range-checked on the way in, typed errors on the way out.
 
-use crate::Inst;
+use crate::{Form, Inst};
 
-/// A field did not fit its encoding.
+/// An instruction that cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{mnemonic}: field `{field}` = {value} does not fit {bits} bits")]
-pub struct EncodeError {
-    /// Instruction.
-    pub mnemonic: &'static str,
-    /// Field.
-    pub field: &'static str,
-    /// Offending value.
-    pub value: i128,
-    /// Field width.
-    pub bits: u32,
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A field's value is too large.
+    #[error("{mnemonic}: `{field}` = {value} does not fit {bits} bits")]
+    Range {
+        /// Instruction.
+        mnemonic: &'static str,
+        /// Field.
+        field: &'static str,
+        /// Offending value.
+        value: i128,
+        /// Field width.
+        bits: u32,
+    },
+    /// A list has too many entries, or an extent's index is too large.
+    #[error("{mnemonic}: `{field}`: {count} is more than {most}")]
+    Count {
+        /// Instruction.
+        mnemonic: &'static str,
+        /// Field.
+        field: &'static str,
+        /// Entries, or the index.
+        count: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The operands are laid out for another instruction.
+    #[error("{mnemonic}: takes {expected:?} operands, not {found:?}")]
+    Form {
+        /// Instruction.
+        mnemonic: &'static str,
+        /// What the opcode takes.
+        expected: Form,
+        /// What it was given.
+        found: Form,
+    },
 }
 
 /// Words that are not an instruction.

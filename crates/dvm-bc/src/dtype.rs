@@ -60,9 +60,13 @@ dtypes! {
 impl DType {
     /// f32, f64, f16 or bf16.
     #[must_use]
-    pub const fn is_float(self) -> bool { matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::BF16) }
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::BF16)
+    }
 }
 
 impl std::fmt::Display for DType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str(self.name()) }
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
 }

@@ -4,10 +4,15 @@
 //! This crate knows no graph and no machine code. It can be used alone to store, review, check
 //! or generate programs.
 
+#![forbid(unsafe_code)]
+
 mod code;
+mod decode;
 mod dtype;
-mod operand;
+mod encode;
+mod field;
 mod opcode;
+mod operand;
 mod program;
 mod target;
 

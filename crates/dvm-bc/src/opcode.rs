@@ -4,7 +4,7 @@
 //! operand layout shared by all instructions of that form. Numbers are explicit and never reused: stored programs
 //! and snapshots outlive a build.
 
-use crate::{DType, Init, Local, Loops, Mem, Size, Src, Strides, Hints};
+use crate::{DType, Hints, Init, Local, Loops, Mem, Size, Src, Strides};
 
 /// Calls `$m!` with one row per operand layout: `Form { field: Access Type, .. }`.
 ///

@@ -35,7 +35,9 @@ impl Size {
     pub const ONE: Size = Size::fixed(1);
     /// A count that is the same for every tile.
     #[must_use]
-    pub const fn fixed(n: u32) -> Size { Size { body: n, tail: n, extent: None } }
+    pub const fn fixed(n: u32) -> Size {
+        Size { body: n, tail: n, extent: None }
+    }
     /// A count that is `tail` at the last index of `extent`.
     #[must_use]
     pub const fn ragged(body: u32, tail: u32, extent: ExtentId) -> Size {
@@ -117,6 +119,11 @@ pub enum Mode {
     Col = 2,
     /// One element.
     One = 3,
+}
+
+impl Mode {
+    /// All modes, in encoding order.
+    pub const ALL: [Mode; 4] = [Mode::Full, Mode::Row, Mode::Col, Mode::One];
 }
 
 /// A source of a vector instruction: a local tile read in some [`Mode`], or an immediate.

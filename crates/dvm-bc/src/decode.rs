@@ -1,0 +1,84 @@
+//! Words -> instruction. Any words may be given: what is not an instruction is an error that says where and why.
+
+use crate::encode::{DTYPE_SHIFT, FLAGS_BITS, FLAGS_SHIFT, LENGTH_SHIFT, RESERVED_SHIFT};
+use crate::field::{Fault, Field, Reader};
+use crate::{DType, DecodeError, Form, Inst, Opcode, Operands, for_each_form};
+
+macro_rules! define_decode {
+    ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+        fn operands(form: Form, _r: &mut Reader<'_>) -> Result<Operands, Fault> {
+            Ok(match form { $(
+                Form::$form => Operands::$form(crate::$form { $($field: Field::decode(_r)?,)* }),
+            )* })
+        }
+    };
+}
+for_each_form!(define_decode);
+
+/// Iterates over the instructions of a run of words; ends after the first error.
+pub(crate) struct Decoder<'a> {
+    words: &'a [u64],
+    at: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(words: &'a [u64]) -> Decoder<'a> {
+        Decoder { words, at: 0 }
+    }
+
+    #[inline]
+    fn inst(&mut self) -> Result<Inst, DecodeError> {
+        let at = self.at;
+        let rest = &self.words[at..];
+        // A broken head gives no length to skip by.
+        self.at = self.words.len();
+        let head = rest[0];
+        let len = (head >> LENGTH_SHIFT & 63) as usize;
+        let fail = |what: String| DecodeError { at, what };
+        let op = Opcode::from_number(head as u8)
+            .ok_or_else(|| fail(format!("opcode 0x{:02x} is not an instruction", head as u8)))?;
+        let dtype = (head >> DTYPE_SHIFT & 15) as u8;
+        let dtype = DType::from_number(dtype)
+            .ok_or_else(|| fail(format!("{}: dtype number {dtype} is not a dtype", op.mnemonic())))?;
+        if head >> RESERVED_SHIFT != 0 {
+            return Err(fail(format!(
+                "{}: reserved synchronisation bits 0x{:08x} are not zero",
+                op.mnemonic(),
+                head >> RESERVED_SHIFT
+            )));
+        }
+        if len == 0 || len > rest.len() {
+            return Err(fail(format!("{}: length {len} words, {} left", op.mnemonic(), rest.len())));
+        }
+        let flags = (head >> FLAGS_SHIFT) as u32 & ((1 << FLAGS_BITS) - 1);
+        let mut r = Reader { words: &rest[1..len], flags };
+        let operands = operands(op.form(), &mut r).map_err(|f| fail(format!("{}: {f}", op.mnemonic())))?;
+        if !r.words.is_empty() {
+            return Err(fail(format!("{}: {} words after the last operand", op.mnemonic(), r.words.len())));
+        }
+        if r.flags != 0 {
+            return Err(fail(format!("{}: unused flag bits are not zero", op.mnemonic())));
+        }
+        self.at = at + len;
+        Ok(Inst { op, dtype, operands })
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Short => write!(f, "the length ends inside an operand"),
+            Fault::Number(what, n) => write!(f, "{n} is not a legal {what}"),
+            Fault::Reserved(bits) => write!(f, "reserved bits 0x{bits:x} are not zero"),
+            Fault::Count(what, n) => write!(f, "{n} {what} are too many"),
+        }
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Result<Inst, DecodeError>;
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.at < self.words.len()).then(|| self.inst())
+    }
+}
