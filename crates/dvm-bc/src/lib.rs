@@ -11,6 +11,7 @@ mod decode;
 mod dtype;
 mod encode;
 mod field;
+pub mod layout;
 mod opcode;
 mod operand;
 mod program;
