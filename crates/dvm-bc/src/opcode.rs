@@ -43,7 +43,7 @@ macro_rules! for_each_form {
         LocalView { dst: Write Local, src: Read Local, loops: Param Loops }
         /// `dst[o, i] = op over r of src[o, r, i]`. `vsum` with `init` other than `Always` keeps a state of two planes
         /// of `outer.body * inner.body` elements, (hi, lo); the value is hi + lo. State and sums of f16 and bf16 are f32:
-        /// their planes hold f32, and so does the result of `Always` rounded once to the dtype.
+        /// the planes hold f32; the result of `Always` is rounded to the dtype once.
         ///
         /// The order of a float sum is fixed by an element's index i in the *whole* reduced extent, so that no tiling and no
         /// machine changes a bit. Where `inner.body` is 1 ("x"), i belongs to block i / 4096 and lane i % 64: lanes

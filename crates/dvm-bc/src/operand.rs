@@ -96,6 +96,16 @@ pub enum Space {
 impl Space {
     /// All spaces, in encoding order.
     pub const ALL: [Space; 4] = [Space::Ub, Space::PanelA, Space::PanelB, Space::Acc];
+    /// The textual name, e.g. `panel_a`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Space::Ub => "ub",
+            Space::PanelA => "panel_a",
+            Space::PanelB => "panel_b",
+            Space::Acc => "acc",
+        }
+    }
 }
 
 /// A buffer in local memory. `offset` counts the target's blocks.

@@ -1,1 +1,12 @@
-//! ...
+//! Everything that differs between two machines is data: a [`MachineSpec`], read from a TOML file whose comments give
+//! each value's confidence. The compiler has no `if host`; the bytecode embeds the spec's [`Target`](dvm_bc::Target).
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod costs;
+mod detect;
+mod file;
+mod spec;
+
+pub use costs::{Costs, CubeCosts, DmaCosts, Linear, VectorCosts};
+pub use spec::{MachineSpec, SpecError};
