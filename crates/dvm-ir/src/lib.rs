@@ -1,1 +1,23 @@
-//! ...
+//! Tensor graphs whose shapes are known only at run time.
+//!
+//! This crate knows no machine, no tile and no bytecode. It holds what every other layer talks about: dtypes, symbolic
+//! dims, graphs of ops, the fused-kernel form and the plan made of kernels.
+
+#![forbid(unsafe_code)]
+
+pub mod dim;
+mod dtype;
+mod entity;
+mod graph;
+pub mod kernel;
+mod op;
+pub mod plan;
+mod tensor;
+
+pub use dim::{Answer, Bindings, Dim, DimError, DimTable, DimValues, Symbol};
+pub use dtype::{DType, Scalar};
+pub use graph::*;
+pub use kernel::Kernel;
+pub use op::*;
+pub use plan::Plan;
+pub use tensor::{Tensor, TensorError};

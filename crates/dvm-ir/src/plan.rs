@@ -1,0 +1,124 @@
+//! A plan: a graph as levels of fused kernels over buffers, made once and valid for every shape.
+//!
+//! Kernels are deduplicated: six equal layers share kernels and differ in the buffers of their calls.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Check, DType, Dim, DimTable, Input, Kernel, NodeId, Shape, Tensor, entity};
+
+entity!(
+    /// A distinct kernel of a plan.
+    KernelId, "k");
+entity!(
+    /// A buffer of a plan.
+    BufferId, "b");
+
+/// What a buffer is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BufferKind {
+    /// Input number i.
+    Input(u32),
+    /// Output number i.
+    Output(u32),
+    /// Constant number i of the plan.
+    Const(u32),
+    /// An intermediate.
+    Temp,
+}
+
+/// A dense piece of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Name, unique in the plan.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Length in elements.
+    pub len: Dim,
+    /// What it is.
+    pub kind: BufferKind,
+}
+
+/// A kernel applied to buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Kernel.
+    pub kernel: KernelId,
+    /// Per operand of the kernel.
+    pub args: Vec<BufferId>,
+    /// Nodes of the graph it computes, for explanations.
+    pub nodes: Vec<NodeId>,
+}
+
+/// Kernels that do not depend on each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// Calls, as indices into [`Plan::calls`].
+    pub calls: Vec<u32>,
+}
+
+/// An output of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanOutput {
+    /// Name.
+    pub name: String,
+    /// Dtype.
+    pub dtype: DType,
+    /// Shape.
+    pub shape: Shape,
+    /// Buffer that holds it.
+    pub buffer: BufferId,
+}
+
+/// An input of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanInput {
+    /// The graph's input.
+    pub input: Input,
+    /// Dtype.
+    pub dtype: DType,
+    /// Shape, to be unified with the bound tensor's.
+    pub shape: Shape,
+    /// Buffer that holds it.
+    pub buffer: BufferId,
+}
+
+/// Why a value was written to memory instead of staying in a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boundary {
+    /// Producing call.
+    pub from: u32,
+    /// Consuming call.
+    pub to: u32,
+    /// Buffer between them.
+    pub buffer: BufferId,
+    /// The rule that cut, and the symbolic fact that was missing, if one was.
+    pub reason: String,
+}
+
+/// A graph as fused kernels.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the graph.
+    pub name: String,
+    /// Dims of everything in the plan.
+    pub dims: DimTable,
+    /// Distinct kernels.
+    pub kernels: Vec<Kernel>,
+    /// Calls in a topological order.
+    pub calls: Vec<Call>,
+    /// Levels of independent calls, in order.
+    pub levels: Vec<Level>,
+    /// Buffers.
+    pub buffers: Vec<Buffer>,
+    /// Constants, indexed by [`BufferKind::Const`].
+    pub constants: Vec<Tensor>,
+    /// Inputs.
+    pub inputs: Vec<PlanInput>,
+    /// Outputs. Two outputs never share a buffer, and none is an input or a constant.
+    pub outputs: Vec<PlanOutput>,
+    /// Facts to check when dims are bound.
+    pub checks: Vec<Check>,
+    /// Why kernels end where they do.
+    pub boundaries: Vec<Boundary>,
+}
