@@ -20,6 +20,8 @@ mod rows;
 use dvm_bc::Opcode;
 
 use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::first_lanes;
 pub(crate) use cast::{CastFn, SelectFn, cast, select_f32};
 use drive::{Binary, Ternary, Unary};
 pub(crate) use drive::{BinaryFn, CompareFn, CompareScalarFn, PredicateFn, ScalarFn, TernaryFn, UnaryFn};
