@@ -192,7 +192,9 @@ pub struct KInst {
     pub op: KOp,
     /// Dtype of the result.
     pub dtype: DType,
-    /// Axes the result varies along.
+    /// Axes the result varies along: the axes of non-zero stride for loads and iotas, the union of the operands' masks
+    /// less what is reduced for everything else. It may be wider, and then broadcasts: `copy` with a wider mask is how a
+    /// broadcast value is stored or reduced over an axis it lacks.
     pub mask: AxisSet,
 }
 
@@ -201,7 +203,8 @@ pub struct KInst {
 pub struct KStore {
     /// Operand index.
     pub operand: u32,
-    /// Address; strides of axes outside the value's mask are 0, and the map is injective over the mask.
+    /// Address; strides of axes outside the value's mask are 0, and the map is injective over the mask (an axis of extent 1
+    /// may have any stride).
     pub access: Access,
     /// Value.
     pub value: KValue,
