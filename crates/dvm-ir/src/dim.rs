@@ -706,11 +706,11 @@ impl DimTable {
     pub fn eval(&self, d: Dim, bindings: &Bindings) -> Result<i64, DimError> {
         let mut all = DimValues::default();
         self.eval_all(bindings, &mut all);
-        all.get(d).ok_or_else(|| self.why_undefined(d, bindings, &all))
+        all.get(d).ok_or_else(|| self.why_undefined(d, &all))
     }
-    /// Why a dim has no value under these bindings.
+    /// Why a dim has no value among these.
     #[must_use]
-    pub fn why_undefined(&self, d: Dim, bindings: &Bindings, all: &DimValues) -> DimError {
+    pub fn why_undefined(&self, d: Dim, all: &DimValues) -> DimError {
         for f in self.poly(d).iter().flat_map(|t| &t.factors) {
             if all.atoms.get(f.0 as usize).is_some_and(|&v| v != UNDEF) {
                 continue;
@@ -721,7 +721,7 @@ impl DimTable {
             }
             let Some((a, b)) = atom.operands() else { continue };
             if let Some(x) = [a, b].into_iter().find(|&x| all.get(x).is_none()) {
-                return self.why_undefined(x, bindings, all);
+                return self.why_undefined(x, all);
             }
             let dim = self.display(d).to_string();
             return match (atom, all.get(a), all.get(b)) {

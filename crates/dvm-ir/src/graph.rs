@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DType, Dim, DimTable, Op, Tensor, entity};
+use crate::{Check, DType, Dim, DimTable, Op, Tensor, entity};
 
 entity!(
     /// A value: an input, a constant or a node's output.
@@ -80,26 +80,6 @@ pub struct Output {
     pub name: String,
     /// The value.
     pub value: ValueId,
-}
-
-/// A fact that must hold when the symbols are bound.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// What must hold.
-    pub cond: CheckCond,
-    /// Who asks, e.g. `Add "/enc/add": axis 1 of "x" and "y"`.
-    pub what: String,
-}
-
-/// The condition of a [`Check`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum CheckCond {
-    /// Equal.
-    Equal(Dim, Dim),
-    /// Equal, or the first is 1.
-    EqualOrOne(Dim, Dim),
-    /// First at most second.
-    AtMost(Dim, Dim),
 }
 
 /// A tensor program in SSA form, nodes in a topological order.

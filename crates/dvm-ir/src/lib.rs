@@ -5,18 +5,25 @@
 
 #![forbid(unsafe_code)]
 
+mod build;
+mod check;
 pub mod dim;
 mod dtype;
 mod entity;
+mod error;
 mod graph;
+mod infer;
 pub mod kernel;
 mod op;
 pub mod plan;
 mod tensor;
 
+pub use check::{Check, CheckCond};
 pub use dim::{Answer, Bindings, Dim, DimError, DimTable, DimValues, Symbol};
 pub use dtype::{DType, Scalar};
+pub use error::IrError;
 pub use graph::*;
+pub use infer::{MAX_RANK, infer};
 pub use kernel::Kernel;
 pub use op::*;
 pub use plan::Plan;

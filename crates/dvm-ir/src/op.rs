@@ -333,10 +333,13 @@ macro_rules! ops {
                 match mnemonic {
                     $($mnemonic => {
                         known.extend_from_slice(&[$(stringify!($field)),*]);
-                        Some((|| Ok(Op::$name { $($field: {
-                            let a = get(stringify!($field)).ok_or(stringify!($field))?;
-                            <$ty as AttrField>::from_attr(&a).ok_or(stringify!($field))?
-                        },)* }))())
+                        let build = || -> Result<Op, &'static str> {
+                            Ok(Op::$name { $($field: {
+                                let a = get(stringify!($field)).ok_or(stringify!($field))?;
+                                <$ty as AttrField>::from_attr(&a).ok_or(stringify!($field))?
+                            },)* })
+                        };
+                        Some(build())
                     })*
                     _ => None,
                 }

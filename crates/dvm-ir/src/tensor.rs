@@ -80,7 +80,7 @@ impl std::fmt::Debug for Tensor {
 
 /// Element count of a shape, `None` on overflow.
 #[must_use]
-pub fn element_count(shape: &[usize]) -> Option<usize> {
+pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
 }
 
