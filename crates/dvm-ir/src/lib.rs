@@ -5,12 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bind;
 mod build;
 mod check;
 pub mod dim;
 mod dtype;
 mod entity;
 mod error;
+pub mod eval;
 mod graph;
 mod infer;
 pub mod kernel;

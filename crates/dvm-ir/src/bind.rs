@@ -1,0 +1,384 @@
+//! Binding: from the shapes of actual tensors to values of symbols.
+//!
+//! Declared dims are unified with actual extents: a plain symbol takes the extent, every other expression must come out
+//! equal once all symbols are known (and is solved where it is linear in one symbol that nothing else binds). Then the
+//! facts a graph left open are checked. Every refusal names the input, the axis, the declared dim and both values.
+
+use crate::{Bindings, Check, CheckCond, DType, Dim, DimError, DimTable, DimValues, Graph, Plan, Tensor};
+
+/// An input as declared.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Element type.
+    pub dtype: DType,
+    /// Declared shape.
+    pub shape: &'a [Dim],
+    /// One dim per element, for an integer input whose elements are used as sizes.
+    pub elements: Option<&'a [Dim]>,
+}
+
+/// An input as given.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// Element type.
+    pub dtype: DType,
+    /// Actual shape.
+    pub shape: &'a [usize],
+    /// Little-endian elements; read only where [`Declared::elements`] asks for them.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> From<&'a Tensor> for Given<'a> {
+    fn from(t: &'a Tensor) -> Given<'a> {
+        Given { dtype: t.dtype(), shape: t.shape(), bytes: t.bytes() }
+    }
+}
+
+/// Tensors do not fit the declared inputs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// An input was not given.
+    #[error("input `{input}` is missing")]
+    Missing {
+        /// Its name.
+        input: String,
+    },
+    /// A tensor was given for an input that does not exist, or twice.
+    #[error("there is no input `{input}` left to bind; the inputs are {known}")]
+    Unexpected {
+        /// The name given.
+        input: String,
+        /// Names that exist.
+        known: String,
+    },
+    /// Wrong element type.
+    #[error("input `{input}` is {declared}, got {given}")]
+    DType {
+        /// Input.
+        input: String,
+        /// As declared.
+        declared: DType,
+        /// As given.
+        given: DType,
+    },
+    /// Wrong rank.
+    #[error("input `{input}` has rank {declared} ({dims}), got shape {given:?}")]
+    Rank {
+        /// Input.
+        input: String,
+        /// Declared rank.
+        declared: usize,
+        /// Declared shape as text.
+        dims: String,
+        /// Actual shape.
+        given: Vec<usize>,
+    },
+    /// An extent is not what the declared dim says.
+    #[error("input `{input}`, axis {axis}: declared `{dim}`{expected}, got {given}")]
+    Extent {
+        /// Input.
+        input: String,
+        /// Axis.
+        axis: usize,
+        /// Declared dim.
+        dim: String,
+        /// ` = 7` and where that value comes from; empty for a constant.
+        expected: String,
+        /// Actual extent.
+        given: usize,
+    },
+    /// An extent is outside the range assumed of its symbol.
+    #[error("input `{input}`, axis {axis}: `{dim}` must be in {lo}..={hi}, got {given}")]
+    Range {
+        /// Input.
+        input: String,
+        /// Axis (or element, where elements are bound).
+        axis: usize,
+        /// Declared dim.
+        dim: String,
+        /// Least value.
+        lo: i128,
+        /// Greatest value.
+        hi: i128,
+        /// Actual value.
+        given: i64,
+    },
+    /// An element used as a size is not what the dim says.
+    #[error("input `{input}`, element {element}: declared `{dim}`{expected}, got {given}")]
+    Element {
+        /// Input.
+        input: String,
+        /// Flat index.
+        element: usize,
+        /// Declared dim.
+        dim: String,
+        /// ` = 7` and where that value comes from; empty for a constant.
+        expected: String,
+        /// Actual value.
+        given: i64,
+    },
+    /// Elements are used as sizes but their number differs, or they are no integers.
+    #[error("input `{input}`: its {declared} elements are used as sizes, got {given} of {dtype}")]
+    Elements {
+        /// Input.
+        input: String,
+        /// Elements declared.
+        declared: usize,
+        /// Elements given.
+        given: usize,
+        /// Dtype given.
+        dtype: DType,
+    },
+    /// A declared dim has no value.
+    #[error("input `{input}`, axis {axis}: {reason}")]
+    Undefined {
+        /// Input.
+        input: String,
+        /// Axis.
+        axis: usize,
+        /// Why.
+        reason: DimError,
+    },
+    /// A fact the graph relies on does not hold.
+    #[error("{what}: {fact} must hold, but {values}")]
+    Check {
+        /// Who asks.
+        what: String,
+        /// The fact, as text.
+        fact: String,
+        /// The two values, as text.
+        values: String,
+    },
+    /// A fact the graph relies on has no value.
+    #[error("{what}: {reason}")]
+    CheckUndefined {
+        /// Who asks.
+        what: String,
+        /// Why.
+        reason: DimError,
+    },
+}
+
+/// The inputs of a graph as declared.
+pub fn graph_inputs(graph: &Graph) -> impl ExactSizeIterator<Item = Declared<'_>> + Clone {
+    graph.inputs.iter().map(|i| Declared {
+        name: &i.name,
+        dtype: graph.dtype(i.value),
+        shape: graph.shape(i.value),
+        elements: i.elements.as_deref(),
+    })
+}
+
+/// The inputs of a plan as declared.
+pub fn plan_inputs(plan: &Plan) -> impl ExactSizeIterator<Item = Declared<'_>> + Clone {
+    plan.inputs.iter().map(|i| Declared {
+        name: &i.input.name,
+        dtype: i.dtype,
+        shape: &i.shape,
+        elements: i.input.elements.as_deref(),
+    })
+}
+
+/// Named tensors in the order of the declared inputs.
+///
+/// # Errors
+/// A missing input, a name that is no input, a name given twice.
+pub fn in_order<'a, T>(
+    declared: impl ExactSizeIterator<Item = Declared<'a>> + Clone,
+    given: &'a [(impl AsRef<str>, T)],
+) -> Result<Vec<&'a T>, BindError> {
+    let mut slots: Vec<Option<&T>> = vec![None; declared.len()];
+    for (name, t) in given {
+        let at = declared.clone().position(|d| d.name == name.as_ref()).filter(|&i| slots[i].is_none());
+        let Some(i) = at else {
+            let known = declared.map(|d| format!("`{}`", d.name)).collect::<Vec<_>>().join(", ");
+            return Err(BindError::Unexpected { input: name.as_ref().to_string(), known });
+        };
+        slots[i] = Some(t);
+    }
+    let missing = |d: Declared<'_>| BindError::Missing { input: d.name.to_string() };
+    slots.into_iter().zip(declared).map(|(s, d)| s.ok_or_else(|| missing(d))).collect()
+}
+
+/// Binds the symbols of `inputs` and evaluates every dim of the table, then tests the `checks`. `bindings` and `values`
+/// are overwritten; their memory is reused.
+///
+/// # Errors
+/// Wrong dtype, rank or extent; one symbol with two values; a fact that does not hold.
+pub fn bind<'a>(
+    dims: &DimTable,
+    checks: &[Check],
+    inputs: impl Iterator<Item = (Declared<'a>, Given<'a>)> + Clone,
+    bindings: &mut Bindings,
+    values: &mut DimValues,
+) -> Result<(), BindError> {
+    bindings.clear();
+    for (d, g) in inputs.clone() {
+        if d.dtype != g.dtype {
+            return Err(BindError::DType { input: d.name.into(), declared: d.dtype, given: g.dtype });
+        }
+        if d.shape.len() != g.shape.len() {
+            let dims = d.shape.iter().map(|&x| dims.display(x).to_string()).collect::<Vec<_>>().join(", ");
+            let (input, declared, given) = (d.name.into(), d.shape.len(), g.shape.to_vec());
+            return Err(BindError::Rank { input, declared, dims: format!("[{dims}]"), given });
+        }
+        for p in pairs(&d, &g)? {
+            if let Some(s) = dims.as_symbol(p.dim) {
+                let (lo, hi) = dims.range(p.dim);
+                if i128::from(p.given) < lo || i128::from(p.given) > hi {
+                    let dim = dims.display(p.dim).to_string();
+                    return Err(BindError::Range {
+                        input: d.name.into(),
+                        axis: p.place,
+                        dim,
+                        lo,
+                        hi,
+                        given: p.given,
+                    });
+                }
+                if let Err(old) = bindings.bind(s, p.given) {
+                    return Err(mismatch(dims, &d, p, Some(old), inputs.clone()));
+                }
+            }
+        }
+    }
+    dims.eval_all(bindings, values);
+    // Expressions: solve what no plain symbol bound, as long as that makes progress.
+    for (d, g) in inputs.clone() {
+        for p in pairs(&d, &g)? {
+            while values.get(p.dim).is_none() && solve(dims, p, bindings) {
+                dims.eval_all(bindings, values);
+            }
+        }
+    }
+    for (d, g) in inputs.clone() {
+        for p in pairs(&d, &g)? {
+            match values.get(p.dim) {
+                Some(v) if v == p.given => {}
+                None => {
+                    let reason = dims.why_undefined(p.dim, bindings, values);
+                    return Err(BindError::Undefined { input: d.name.into(), axis: p.place, reason });
+                }
+                v => return Err(mismatch(dims, &d, p, v, inputs)),
+            }
+        }
+    }
+    checks.iter().try_for_each(|c| check(dims, c, bindings, values))
+}
+
+/// A declared dim and its actual value.
+#[derive(Clone, Copy)]
+struct Pair {
+    /// Axis, or index of the element.
+    place: usize,
+    of_element: bool,
+    dim: Dim,
+    given: i64,
+}
+
+/// Every declared dim of an input with its value: the extents, then the elements where those are bound.
+fn pairs<'a>(d: &Declared<'a>, g: &Given<'a>) -> Result<impl Iterator<Item = Pair> + use<'a>, BindError> {
+    let elements = d.elements.unwrap_or(&[]);
+    let size = d.dtype.size();
+    if d.elements.is_some() && (!d.dtype.is_int() || g.bytes.len() / size != elements.len()) {
+        return Err(BindError::Elements {
+            input: d.name.into(),
+            declared: elements.len(),
+            given: g.bytes.len() / size,
+            dtype: g.dtype,
+        });
+    }
+    let (dtype, shape) = (d.dtype, g.shape);
+    let extents = d.shape.iter().zip(shape).enumerate().map(|(place, (&dim, &n))| Pair {
+        place,
+        of_element: false,
+        dim,
+        given: i64::try_from(n).unwrap_or(i64::MAX),
+    });
+    let elements =
+        elements.iter().zip(g.bytes.chunks_exact(size)).enumerate().map(move |(place, (&dim, le))| {
+            let mut bits = [0; 8];
+            bits[..size].copy_from_slice(le);
+            let given = crate::Scalar::from_bits(u64::from_le_bytes(bits), dtype).as_i64();
+            Pair { place, of_element: true, dim, given }
+        });
+    Ok(extents.chain(elements))
+}
+
+/// Binds the one unknown symbol of a linear expression so that the expression has its actual value.
+fn solve(dims: &DimTable, p: Pair, bindings: &mut Bindings) -> bool {
+    let Err(DimError::Unbound { symbol }) = dims.eval(p.dim, bindings) else { return false };
+    let Some(s) = dims.find_symbol(&symbol) else { return false };
+    let at = |v: i64| {
+        let mut trial = bindings.clone();
+        trial.bind(s, v).ok()?;
+        dims.eval(p.dim, &trial).ok()
+    };
+    let (Some(f0), Some(f1)) = (at(0), at(1)) else { return false };
+    let value = f1.checked_sub(f0).and_then(|slope| p.given.checked_sub(f0)?.checked_div(slope));
+    match value.filter(|&v| v >= 0 && at(v) == Some(p.given)) {
+        Some(v) => bindings.bind(s, v).is_ok(),
+        None => false,
+    }
+}
+
+#[cold]
+fn mismatch<'a>(
+    dims: &DimTable,
+    d: &Declared<'a>,
+    p: Pair,
+    value: Option<i64>,
+    inputs: impl Iterator<Item = (Declared<'a>, Given<'a>)>,
+) -> BindError {
+    let mut expected = String::new();
+    if let (None, Some(v)) = (dims.as_const(p.dim), value) {
+        expected = format!(" = {v}");
+        let places = inputs.flat_map(|(d, _)| d.shape.iter().enumerate().map(move |(i, &x)| (d.name, i, x)));
+        if let Some((name, axis, _)) = places.into_iter().find(|&(name, axis, x)| {
+            x == p.dim && dims.as_symbol(x).is_some() && (name != d.name || axis != p.place)
+        }) {
+            expected += &format!(" (input `{name}`, axis {axis})");
+        }
+    }
+    let (input, dim) = (d.name.to_string(), dims.display(p.dim).to_string());
+    if p.of_element {
+        BindError::Element { input, element: p.place, dim, expected, given: p.given }
+    } else {
+        BindError::Extent { input, axis: p.place, dim, expected, given: p.given as usize }
+    }
+}
+
+fn check(dims: &DimTable, c: &Check, bindings: &Bindings, values: &DimValues) -> Result<(), BindError> {
+    let (a, b) = match c.cond {
+        CheckCond::Equal(a, b) | CheckCond::EqualOrOne(a, b) | CheckCond::AtMost(a, b) => (a, b),
+    };
+    let value = |d| {
+        let undefined = || BindError::CheckUndefined {
+            what: c.what.clone(),
+            reason: dims.why_undefined(d, bindings, values),
+        };
+        values.get(d).ok_or_else(undefined)
+    };
+    let (x, y) = (value(a)?, value(b)?);
+    let (holds, rule) = match c.cond {
+        CheckCond::Equal(..) => (x == y, "="),
+        CheckCond::EqualOrOne(..) => (x == y || x == 1, "= 1 or"),
+        CheckCond::AtMost(..) => (x <= y, "<="),
+    };
+    if holds {
+        return Ok(());
+    }
+    let (ta, tb) = (dims.display(a), dims.display(b));
+    let side =
+        |text: String, v: i64| if text == v.to_string() { None } else { Some(format!("`{text}` is {v}")) };
+    let values: Vec<String> =
+        [side(ta.to_string(), x), side(tb.to_string(), y)].into_iter().flatten().collect();
+    Err(BindError::Check {
+        what: c.what.clone(),
+        fact: format!("`{ta}` {rule} `{tb}`"),
+        values: values.join(" and "),
+    })
+}

@@ -1,0 +1,253 @@
+//! The reference evaluator: what a graph, a kernel or a plan means, computed as plainly as possible.
+//!
+//! It is the oracle of everything downstream, so it favours being obviously right over being fast. Floats are computed in
+//! f64 and rounded to the value's dtype once per op (composites, sums and products are wide inside); integers are exact
+//! and wrap in their dtype.
+
+mod array;
+mod composite;
+mod elementwise;
+mod index;
+mod ops;
+mod reduce;
+mod scalar;
+
+use array::Array;
+
+use crate::{
+    Bindings, DType, Dim, DimError, DimTable, DimValues, Graph, NodeId, Tensor, ValueDef,
+    bind::{self, BindError},
+};
+
+/// Why one op could not be computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// An integer divided by zero.
+    #[error("integer {dividend} divided by zero at {index:?}")]
+    DivByZero {
+        /// Index of the element.
+        index: Vec<usize>,
+        /// The dividend.
+        dividend: i128,
+    },
+    /// An index out of range.
+    #[error("index {value} at {at:?} is out of range for axis {axis} of extent {extent}")]
+    Index {
+        /// The index.
+        value: i64,
+        /// Axis it selects from.
+        axis: usize,
+        /// Extent of the axis.
+        extent: usize,
+        /// Position in the index tensor.
+        at: Vec<usize>,
+    },
+    /// A slice or window that leaves its axis.
+    #[error("elements {first} to {last} of axis {axis}, whose extent is {extent}")]
+    Slice {
+        /// Axis.
+        axis: usize,
+        /// First element.
+        first: i64,
+        /// Last element (or the farthest one).
+        last: i128,
+        /// Extent.
+        extent: usize,
+    },
+    /// An extreme or an integer mean of nothing.
+    #[error("an empty axis has no such value")]
+    Empty,
+    /// Shapes that do not go together.
+    #[error("{0}")]
+    Shapes(String),
+    /// The op is not defined for a dtype.
+    #[error("not defined for {dtype}")]
+    DType {
+        /// The dtype.
+        dtype: DType,
+    },
+    /// Operands of different dtypes.
+    #[error("operands are {a} and {b}")]
+    DTypes {
+        /// First.
+        a: DType,
+        /// Second.
+        b: DType,
+    },
+    /// A dim without a value.
+    #[error(transparent)]
+    Dim(#[from] DimError),
+    /// A negative extent.
+    #[error("extent `{dim}` is {value}")]
+    Negative {
+        /// The dim.
+        dim: String,
+        /// Its value.
+        value: i64,
+    },
+    /// More elements than the evaluator holds.
+    #[error("a value of shape {shape:?} is too large to evaluate")]
+    TooLarge {
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// An address outside its buffer.
+    #[error("address {address} is outside a buffer of {len} elements")]
+    OutOfBounds {
+        /// Element address.
+        address: i128,
+        /// Elements in the buffer.
+        len: usize,
+    },
+    /// The op or its attributes are malformed.
+    #[error("malformed: {0}")]
+    Invalid(String),
+    /// The result is not what the graph declares.
+    #[error("the result is {got_dtype}{got:?} but is declared {dtype}{declared:?}")]
+    Declared {
+        /// Computed dtype.
+        got_dtype: DType,
+        /// Computed shape.
+        got: Vec<usize>,
+        /// Declared dtype.
+        dtype: DType,
+        /// Declared shape.
+        declared: Vec<usize>,
+    },
+}
+
+/// A graph, kernel or plan could not be evaluated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvalError {
+    /// The tensors do not fit the inputs.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A node failed.
+    #[error("{op} {node}{}: {fault}", .name.as_ref().map(|n| format!(" \"{n}\"")).unwrap_or_default())]
+    Node {
+        /// Node.
+        node: NodeId,
+        /// Its op.
+        op: &'static str,
+        /// Name of the source node.
+        name: Option<String>,
+        /// Why.
+        #[source]
+        fault: Fault,
+    },
+    /// An output failed.
+    #[error("output `{output}`: {fault}")]
+    Output {
+        /// Its name.
+        output: String,
+        /// Why.
+        #[source]
+        fault: Fault,
+    },
+}
+
+/// Dims as bound for one evaluation.
+struct Shapes<'a> {
+    table: &'a DimTable,
+    bindings: &'a Bindings,
+    all: &'a DimValues,
+}
+
+impl Shapes<'_> {
+    fn get(&self, d: Dim) -> Result<i64, Fault> {
+        self.all.get(d).ok_or_else(|| self.table.why_undefined(d, self.bindings, self.all).into())
+    }
+    fn values(&self, dims: &[Dim]) -> Result<Vec<i64>, Fault> {
+        dims.iter().map(|&d| self.get(d)).collect()
+    }
+    fn extent(&self, d: Dim) -> Result<usize, Fault> {
+        let value = self.get(d)?;
+        usize::try_from(value).map_err(|_| Fault::Negative { dim: self.table.display(d).to_string(), value })
+    }
+    fn shape(&self, dims: &[Dim]) -> Result<Vec<usize>, Fault> {
+        dims.iter().map(|&d| self.extent(d)).collect()
+    }
+}
+
+/// The outputs of a graph, in order, for the named inputs.
+///
+/// # Errors
+/// Inputs that do not fit, a check that fails, an integer division by zero, an index out of range, an op whose result is not
+/// what the graph declares: each naming the input or node and the values.
+pub fn eval_graph(graph: &Graph, inputs: &[(impl AsRef<str>, Tensor)]) -> Result<Vec<Tensor>, EvalError> {
+    let given = bind::in_order(bind::graph_inputs(graph), inputs)?;
+    let (mut bindings, mut all) = (Bindings::new(), DimValues::default());
+    let pairs = bind::graph_inputs(graph).zip(given.iter().map(|&t| t.into()));
+    bind::bind(&graph.dims, &graph.checks, pairs, &mut bindings, &mut all)?;
+    let dims = Shapes { table: &graph.dims, bindings: &bindings, all: &all };
+
+    // Values are dropped after their last use.
+    let mut last_use = vec![0; graph.values.len()];
+    let used_by_nodes = graph.nodes.iter().enumerate().flat_map(|(i, n)| n.inputs.iter().map(move |&v| (v, i)));
+    for (v, at) in used_by_nodes.chain(graph.outputs.iter().map(|o| (o.value, usize::MAX))) {
+        if let Some(last) = last_use.get_mut(v.index()) {
+            *last = at;
+        }
+    }
+    let mut values: Vec<Option<Array>> = vec![None; graph.values.len()];
+    let source = |v: usize| match graph.values[v].def {
+        ValueDef::Input(i) => given.get(i as usize).copied(),
+        ValueDef::Const(c) => graph.constants.get(c.index()),
+        ValueDef::Node(_) => None,
+    };
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let result = (|| {
+            for v in &node.inputs {
+                let slot =
+                    values.get_mut(v.index()).ok_or_else(|| Fault::Invalid(format!("no value {v}")))?;
+                if slot.is_none() {
+                    *slot = source(v.index()).map(Array::from_tensor);
+                }
+            }
+            let args = node
+                .inputs
+                .iter()
+                .map(|v| {
+                    values[v.index()]
+                        .as_ref()
+                        .ok_or_else(|| Fault::Invalid(format!("{v} is used before it is defined")))
+                })
+                .collect::<Result<Vec<_>, _>>()?;
+            let got = ops::apply(&node.op, &args, &dims)?;
+            let ty =
+                &graph.values.get(node.output.index()).ok_or_else(|| Fault::Invalid("no output".into()))?.ty;
+            let declared = dims.shape(&ty.shape)?;
+            if (got.dtype, &got.shape) != (ty.dtype, &declared) {
+                return Err(Fault::Declared {
+                    got_dtype: got.dtype,
+                    got: got.shape,
+                    dtype: ty.dtype,
+                    declared,
+                });
+            }
+            Ok(got)
+        })()
+        .map_err(|fault| EvalError::Node {
+            node: NodeId::new(i),
+            op: node.op.mnemonic(),
+            name: node.name.clone(),
+            fault,
+        })?;
+        values[node.output.index()] = Some(result);
+        node.inputs.iter().filter(|v| last_use[v.index()] == i).for_each(|v| values[v.index()] = None);
+    }
+    let output = |o: &crate::Output| {
+        let v = o.value.index();
+        match values.get(v) {
+            Some(Some(array)) => array.to_tensor(),
+            Some(None) => {
+                source(v).cloned().ok_or_else(|| Fault::Invalid(format!("{} is never defined", o.value)))
+            }
+            None => Err(Fault::Invalid(format!("no value {}", o.value))),
+        }
+        .map_err(|fault| EvalError::Output { output: o.name.clone(), fault })
+    };
+    graph.outputs.iter().map(output).collect()
+}
