@@ -11,6 +11,8 @@ mod index;
 mod ops;
 mod reduce;
 mod scalar;
+#[cfg(test)]
+mod tests;
 
 use array::Array;
 
@@ -185,7 +187,8 @@ pub fn eval_graph(graph: &Graph, inputs: &[(impl AsRef<str>, Tensor)]) -> Result
 
     // Values are dropped after their last use.
     let mut last_use = vec![0; graph.values.len()];
-    let used_by_nodes = graph.nodes.iter().enumerate().flat_map(|(i, n)| n.inputs.iter().map(move |&v| (v, i)));
+    let used_by_nodes =
+        graph.nodes.iter().enumerate().flat_map(|(i, n)| n.inputs.iter().map(move |&v| (v, i)));
     for (v, at) in used_by_nodes.chain(graph.outputs.iter().map(|o| (o.value, usize::MAX))) {
         if let Some(last) = last_use.get_mut(v.index()) {
             *last = at;

@@ -83,14 +83,12 @@ pub(super) fn exact(v: i64, dtype: DType) -> i128 {
 
 /// The larger; NaN if either is, and +0 above -0.
 pub(super) fn fmax(a: f64, b: f64) -> f64 {
-    if a > b || a.is_nan() {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a > b || (a == b && a.is_sign_positive()) {
         a
-    } else if a < b || b.is_nan() {
-        b
-    } else if a.is_sign_negative() {
-        b
     } else {
-        a
+        b
     }
 }
 
