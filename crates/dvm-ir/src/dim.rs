@@ -322,6 +322,10 @@ impl DimTable {
         self.polys.is_empty()
     }
 
+    /// Whether the dim prints as a sum, and so needs parentheses in a product.
+    pub(crate) fn is_sum(&self, d: Dim) -> bool {
+        self.poly(d).len() > 1
+    }
     /// The value of a constant dim.
     #[must_use]
     pub fn as_const(&self, d: Dim) -> Option<i64> {

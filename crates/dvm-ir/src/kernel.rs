@@ -96,6 +96,21 @@ pub enum KReduce {
     All,
 }
 
+impl KReduce {
+    /// Name in the text form.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            KReduce::Sum => "sum",
+            KReduce::Max => "max",
+            KReduce::Min => "min",
+            KReduce::Prod => "prod",
+            KReduce::Any => "any",
+            KReduce::All => "all",
+        }
+    }
+}
+
 /// An op of a kernel body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum KOp {

@@ -9,6 +9,7 @@ pub mod bind;
 mod build;
 mod check;
 pub mod dim;
+mod display;
 mod dtype;
 mod entity;
 mod error;
