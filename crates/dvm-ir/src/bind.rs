@@ -4,7 +4,7 @@
 //! equal once all symbols are known (and is solved where it is linear in one symbol that nothing else binds). Then the
 //! facts a graph left open are checked. Every refusal names the input, the axis, the declared dim and both values.
 
-use crate::{Bindings, Check, CheckCond, DType, Dim, DimError, DimTable, DimValues, Graph, Plan, Tensor};
+use crate::{Bindings, Check, DType, Dim, DimError, DimTable, DimValues, Graph, Plan, Tensor};
 
 /// An input as declared.
 #[derive(Clone, Copy, Debug)]
@@ -259,14 +259,14 @@ pub fn bind<'a>(
             match values.get(p.dim) {
                 Some(v) if v == p.given => {}
                 None => {
-                    let reason = dims.why_undefined(p.dim, bindings, values);
+                    let reason = dims.why_undefined(p.dim, values);
                     return Err(BindError::Undefined { input: d.name.into(), axis: p.place, reason });
                 }
                 v => return Err(mismatch(dims, &d, p, v, inputs)),
             }
         }
     }
-    checks.iter().try_for_each(|c| check(dims, c, bindings, values))
+    checks.iter().try_for_each(|c| check(dims, c, values))
 }
 
 /// A declared dim and its actual value.
@@ -351,34 +351,21 @@ fn mismatch<'a>(
     }
 }
 
-fn check(dims: &DimTable, c: &Check, bindings: &Bindings, values: &DimValues) -> Result<(), BindError> {
-    let (a, b) = match c.cond {
-        CheckCond::Equal(a, b) | CheckCond::EqualOrOne(a, b) | CheckCond::AtMost(a, b) => (a, b),
-    };
-    let value = |d| {
-        let undefined = || BindError::CheckUndefined {
-            what: c.what.clone(),
-            reason: dims.why_undefined(d, bindings, values),
-        };
-        values.get(d).ok_or_else(undefined)
-    };
-    let (x, y) = (value(a)?, value(b)?);
-    let (holds, rule) = match c.cond {
-        CheckCond::Equal(..) => (x == y, "="),
-        CheckCond::EqualOrOne(..) => (x == y || x == 1, "= 1 or"),
-        CheckCond::AtMost(..) => (x <= y, "<="),
-    };
-    if holds {
-        return Ok(());
+fn check(dims: &DimTable, c: &Check, values: &DimValues) -> Result<(), BindError> {
+    let [a, b] = c.cond.dims();
+    match c.cond.holds(values) {
+        Some(true) => return Ok(()),
+        Some(false) => {}
+        None => {
+            let missing = if values.get(a).is_none() { a } else { b };
+            let reason = dims.why_undefined(missing, values);
+            return Err(BindError::CheckUndefined { what: c.what.clone(), reason });
+        }
     }
-    let (ta, tb) = (dims.display(a), dims.display(b));
-    let side =
-        |text: String, v: i64| if text == v.to_string() { None } else { Some(format!("`{text}` is {v}")) };
-    let values: Vec<String> =
-        [side(ta.to_string(), x), side(tb.to_string(), y)].into_iter().flatten().collect();
-    Err(BindError::Check {
-        what: c.what.clone(),
-        fact: format!("`{ta}` {rule} `{tb}`"),
-        values: values.join(" and "),
-    })
+    // A constant needs no "is".
+    let known = |d| values.get(d).filter(|_| dims.as_const(d).is_none());
+    let side = |d| known(d).map(|v| format!("`{}` is {v}", dims.display(d)));
+    let values: Vec<String> = [side(a), side(b)].into_iter().flatten().collect();
+    let fact = format!("`{}`", dims.display_cond(c.cond));
+    Err(BindError::Check { what: c.what.clone(), fact, values: values.join(" and ") })
 }

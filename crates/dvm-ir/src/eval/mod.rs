@@ -153,13 +153,12 @@ pub enum EvalError {
 /// Dims as bound for one evaluation.
 struct Shapes<'a> {
     table: &'a DimTable,
-    bindings: &'a Bindings,
     all: &'a DimValues,
 }
 
 impl Shapes<'_> {
     fn get(&self, d: Dim) -> Result<i64, Fault> {
-        self.all.get(d).ok_or_else(|| self.table.why_undefined(d, self.bindings, self.all).into())
+        self.all.get(d).ok_or_else(|| self.table.why_undefined(d, self.all).into())
     }
     fn values(&self, dims: &[Dim]) -> Result<Vec<i64>, Fault> {
         dims.iter().map(|&d| self.get(d)).collect()
@@ -183,7 +182,7 @@ pub fn eval_graph(graph: &Graph, inputs: &[(impl AsRef<str>, Tensor)]) -> Result
     let (mut bindings, mut all) = (Bindings::new(), DimValues::default());
     let pairs = bind::graph_inputs(graph).zip(given.iter().map(|&t| t.into()));
     bind::bind(&graph.dims, &graph.checks, pairs, &mut bindings, &mut all)?;
-    let dims = Shapes { table: &graph.dims, bindings: &bindings, all: &all };
+    let dims = Shapes { table: &graph.dims, all: &all };
 
     // Values are dropped after their last use.
     let mut last_use = vec![0; graph.values.len()];
