@@ -149,8 +149,8 @@ unsafe fn transpose<S: Source, const W: usize>(panel: *mut f32, src: *const u8, 
                 }
                 *rows = transpose8(*rows);
             }
-            for s in 0..steps {
-                store_step::<W>(panel.add((kk + s) * W), half[0][s], half[1][s]);
+            for (s, (low, high)) in half[0].iter().zip(half[1]).enumerate().take(steps) {
+                store_step::<W>(panel.add((kk + s) * W), *low, high);
             }
             kk += 8;
         }

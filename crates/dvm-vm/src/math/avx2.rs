@@ -246,7 +246,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn map2(self, b: Avx2, f: fn(f32, f32) -> f32) -> Avx2 {
         // SAFETY: both are 32 bytes of plain floats.
-        let (x, y): ([f32; 8], [f32; 8]) = unsafe { (std::mem::transmute(self.0), std::mem::transmute(b.0)) };
+        let [x, y]: [[f32; 8]; 2] = unsafe { std::mem::transmute([self.0, b.0]) };
         let z: [f32; 8] = std::array::from_fn(|i| f(x[i], y[i]));
         // SAFETY: as above.
         Avx2(unsafe { std::mem::transmute::<[f32; 8], __m256>(z) })

@@ -13,9 +13,14 @@ mod avx2;
 mod cast;
 mod cheap;
 mod drive;
+mod erf;
+mod exp;
 mod lanes;
+mod log;
+mod pow;
 mod rare;
 mod rows;
+mod trig;
 
 use dvm_bc::Opcode;
 
@@ -113,15 +118,15 @@ tables! {
         VCopy = cheap::Copy, VAbs = cheap::Abs, VNeg = cheap::Neg, VSign = cheap::Sign, VSqrt = cheap::Sqrt,
         VRsqrt = cheap::Rsqrt, VReciprocal = cheap::Reciprocal, VRound = cheap::Round, VFloor = cheap::Floor,
         VCeil = cheap::Ceil, VTrunc = cheap::Trunc,
-        VExp = rare::Exp, VExp2 = rare::Exp2, VLn = rare::Ln, VLog2 = rare::Log2, VLog1p = rare::Log1p,
-        VExpm1 = rare::Expm1, VSin = rare::Sin, VCos = rare::Cos, VTan = rare::Tan, VTanh = rare::Tanh,
-        VErf = rare::Erf, VSigmoid = rare::Sigmoid,
+        VExp = exp::Exp, VExp2 = exp::Exp2, VLn = log::Ln, VLog2 = log::Log2, VLog1p = log::Log1p,
+        VExpm1 = exp::Expm1, VSin = trig::Sin, VCos = trig::Cos, VTan = trig::Tan, VTanh = exp::Tanh,
+        VErf = erf::Erf, VSigmoid = exp::Sigmoid,
         VAsin = rare::Asin, VAcos = rare::Acos, VAtan = rare::Atan, VSinh = rare::Sinh, VCosh = rare::Cosh,
         VAsinh = rare::Asinh, VAcosh = rare::Acosh, VAtanh = rare::Atanh,
     }
     binary {
         VAdd = cheap::Add, VSub = cheap::Sub, VMul = cheap::Mul, VDiv = cheap::Div, VRem = cheap::Rem,
-        VFmod = cheap::Fmod, VFloorDiv = cheap::FloorDiv, VPow = rare::Pow, VMax = cheap::Max, VMin = cheap::Min,
+        VFmod = cheap::Fmod, VFloorDiv = cheap::FloorDiv, VPow = pow::Pow, VMax = cheap::Max, VMin = cheap::Min,
     }
     predicate { VIsFinite = cheap::IsFinite, VIsNan = cheap::IsNan, VIsInf = cheap::IsInf, }
     compare {
@@ -129,3 +134,6 @@ tables! {
     }
     ternary { VFma = cheap::Fma, VClamp = cheap::Clamp, }
 }
+
+#[cfg(test)]
+mod tests;

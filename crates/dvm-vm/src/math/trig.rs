@@ -1,0 +1,79 @@
+//! Sine, cosine, tangent: `x = n pi/2 + r`, a polynomial in `r`, and the quadrant's sign and swap.
+//!
+//! Up to [`FAR`] the reduction is exact in its first step and keeps its error in the second; farther arguments, which
+//! models hardly ever have, go lane by lane through f64.
+
+use super::cheap::function;
+use super::drive::Unary;
+use super::exp::{MAGIC, poly};
+use super::lanes::Lanes;
+
+/// Where n stays below 2^17, so that the first product of the reduction is exact.
+const FAR: f32 = 200_000.0;
+const PI_2: [f32; 3] = [std::f32::consts::FRAC_PI_2, -4.371_139e-8, -1.715_124_5e-15];
+/// (sin r - r) / r^3 in r^2.
+const SIN: [f32; 4] = [-0.166_666_67, 0.008_333_377, -0.000_198_515_83, 2.814_607_6e-6];
+/// (cos r - 1 + r^2 / 2) / r^4 in r^2.
+const COS: [f32; 3] = [0.041_666_64, -0.001_388_713, 2.441_208_6e-5];
+/// (tan r - r) / r^3 in r^2.
+const TAN: [f32; 7] = [
+    0.333_333_58,
+    0.133_323_7,
+    0.054_093_502,
+    0.021_107_428,
+    0.011_291_342,
+    -0.000_490_129_46,
+    0.004_662_853,
+];
+
+/// The quadrant (in the low bits), `r`, and the error of `r`.
+#[inline(always)]
+fn reduce<V: Lanes>(x: V) -> (V::Bits, V, V) {
+    let t = x.fma_c(std::f32::consts::FRAC_2_PI, MAGIC);
+    let n = t.sub(V::splat(MAGIC));
+    let exact = n.fnma(V::splat(PI_2[0]), x);
+    let r = n.fnma(V::splat(PI_2[1]), exact);
+    let lo = n.fnma(V::splat(PI_2[1]), exact.sub(r));
+    (t.bits(), r, n.fnma(V::splat(PI_2[2]), lo))
+}
+
+/// sin(x + shift * pi/2).
+#[inline(always)]
+fn sine<V: Lanes>(x: V, shift: i32) -> V {
+    let (q, r, lo) = reduce(x);
+    let q = V::add_bits(q, V::splat_bits(shift));
+    let s = r.mul(r);
+    let sin = r.add(poly(s, &SIN).mul(s).fma(r, lo));
+    let cos = s.fma_c(-0.5, 1.0).add(poly(s, &COS).fma(s.mul(s), r.mul(lo).neg()));
+    let odd = V::bits_nonzero(V::and_bits(q, V::splat_bits(1)));
+    let sign = V::shl_bits::<30>(V::and_bits(q, V::splat_bits(2)));
+    V::from_bits(V::xor_bits(V::select(odd, cos, sin).bits(), sign))
+}
+
+#[inline(always)]
+fn tangent<V: Lanes>(x: V) -> V {
+    let (q, r, lo) = reduce(x);
+    let s = r.mul(r);
+    // The derivative of tan is 1 + tan^2, about 1 + s + 2 s^2 / 3.
+    let lo = lo.mul(s.fma(s.fma_c(2.0 / 3.0, 1.0), V::splat(1.0)));
+    let tan = r.add(poly(s, &TAN).mul(s).fma(r, lo));
+    let odd = V::bits_nonzero(V::and_bits(q, V::splat_bits(1)));
+    V::select(odd, V::splat(-1.0).div(tan), tan)
+}
+
+/// Keeps the sign of zero, and sends far arguments through f64.
+#[inline(always)]
+fn repair<V: Lanes>(x: V, y: V, f: fn(f32) -> f32) -> V {
+    let far = V::not_mask(x.abs().le(V::splat(FAR)));
+    if V::any(far) { V::select(far, x.map(f), y) } else { y }
+}
+
+function!(Sin: Unary, x => {
+    let y = V::select(x.eq(V::splat(0.0)), x, sine(x, 0));
+    repair(x, y, |x| libm::sin(f64::from(x)) as f32)
+});
+function!(Cos: Unary, x => repair(x, sine(x, 1), |x| libm::cos(f64::from(x)) as f32));
+function!(Tan: Unary, x => {
+    let y = V::select(x.eq(V::splat(0.0)), x, tangent(x));
+    repair(x, y, |x| libm::tan(f64::from(x)) as f32)
+});
