@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod code;
 mod decode;
 mod dtype;
@@ -16,10 +17,13 @@ mod opcode;
 mod operand;
 mod program;
 mod target;
+mod verify;
 
+pub use access::{Access, Operand};
 pub use code::{Code, DecodeError, EncodeError};
 pub use dtype::DType;
 pub use opcode::*;
 pub use operand::*;
 pub use program::*;
 pub use target::*;
+pub use verify::*;

@@ -50,8 +50,8 @@ pub struct Arg {
     pub dtype: DType,
     /// Extent in bytes.
     pub bytes: u64,
-    /// Required alignment of the base address in bytes (a power of two). The VM accepts any alignment that is at
-    /// least the dtype's size.
+    /// Required alignment of the base address in bytes, a power of two. The VM demands it of the workspace, whose dtype
+    /// says nothing of what is in it; of other arguments it demands the dtype's size.
     pub align: u32,
     /// Arrangement.
     pub layout: Layout,
@@ -80,6 +80,16 @@ pub enum Place {
     Body,
     /// After the loops at this depth and deeper ended.
     Finish(u8),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Init(d) => write!(f, "init({d})"),
+            Place::Body => write!(f, "body"),
+            Place::Finish(d) => write!(f, "finish({d})"),
+        }
+    }
 }
 
 /// A run of instructions at one [`Place`].

@@ -1,0 +1,309 @@
+//! Local memory: inside its space, written before it is read, overlaps that mean something.
+//!
+//! One linear pass in the order of a tile's first execution. Solid bytes are a set of ranges; a ragged write (fewer
+//! bytes at an extent's last index) that does not fall on solid bytes is remembered with its shape, and may be read only
+//! where a reader is ragged the same way. A few shapes are kept a space; forgetting one can only make a proof fail.
+
+use super::footprint::{Dims, Packing, Ragged, Region, Use};
+use super::intervals::Intervals;
+use crate::{Access, DType, Local, Size, Space, Target};
+
+/// Ragged shapes remembered a space.
+const SHAPES: usize = 64;
+/// Panel buffers a template may have.
+const PANELS: usize = 64;
+
+struct Shape {
+    lo: u64,
+    region: Region,
+}
+
+impl Shape {
+    fn hi(&self) -> u64 {
+        self.lo + self.region.bytes
+    }
+    /// Whether every byte a reader of `lo..lo + r.bytes` takes was written.
+    fn serves(&self, lo: u64, r: &Region) -> bool {
+        let inside = lo >= self.lo && lo + r.bytes <= self.hi();
+        inside
+            && self.region.ragged.iter().all(|w| {
+                let at = lo - self.lo;
+                let in_tail = at % w.period + r.bytes <= w.tail;
+                let alike = |r: &Ragged| {
+                    (r.extent, r.period) == (w.extent, w.period)
+                        && r.tail <= w.tail
+                        && at.is_multiple_of(w.period)
+                };
+                in_tail || r.ragged.iter().any(alike)
+            })
+    }
+}
+
+#[derive(Default)]
+struct SpaceState {
+    solid: Intervals,
+    shapes: Vec<Shape>,
+}
+
+/// A packed operand. A template's panel buffers never overlap, so each has one geometry wherever it is used.
+struct Panel {
+    space: Space,
+    lo: u64,
+    hi: u64,
+    dtype: DType,
+    sizes: [Size; 2],
+    packing: Packing,
+    /// Written on the way to the current instruction.
+    live: bool,
+}
+
+/// A range that may not be written by anyone else, because its load may be skipped.
+struct Sticky {
+    space: Space,
+    lo: u64,
+    hi: u64,
+    /// Instruction number.
+    owner: u32,
+}
+
+/// What a template has done to local memory so far.
+pub(super) struct LocalState {
+    spaces: [SpaceState; 4],
+    panels: Vec<Panel>,
+    sticky: Vec<Sticky>,
+    /// Every write, for the check of `sticky` at the end: (space, lo, hi, instruction number).
+    writes: Vec<(Space, u64, u64, u32)>,
+}
+
+/// Where an instruction stands, and where problems go.
+pub(super) struct At<'a> {
+    pub(super) target: &'a Target,
+    /// Number in the template.
+    pub(super) number: u32,
+    pub(super) dtype: DType,
+    /// It executes at least once in a tile.
+    pub(super) runs: bool,
+    pub(super) report: &'a mut dyn FnMut(String),
+}
+
+impl LocalState {
+    pub(super) fn new() -> LocalState {
+        LocalState {
+            spaces: std::array::from_fn(|_| SpaceState::default()),
+            panels: Vec::new(),
+            sticky: Vec::new(),
+            writes: Vec::new(),
+        }
+    }
+
+    /// Forgets everything but the allocations.
+    pub(super) fn clear(&mut self) {
+        for s in &mut self.spaces {
+            s.solid.clear();
+            s.shapes.clear();
+        }
+        self.panels.clear();
+        self.sticky.clear();
+        self.writes.clear();
+    }
+
+    /// The sequential extents from `first` on are left: what is ragged in them is now as their last index left it.
+    pub(super) fn leave(&mut self, first: u8) {
+        for s in &mut self.spaces {
+            let (solid, shapes) = (&mut s.solid, &mut s.shapes);
+            shapes.retain_mut(|shape| {
+                let lo = shape.lo;
+                let region = &mut shape.region;
+                let mut keep = true;
+                region.ragged.retain(|r| {
+                    if r.extent < first {
+                        return true;
+                    }
+                    // With one period the valid bytes are its beginning; with several there is no simple range.
+                    keep &= r.period >= region.bytes;
+                    region.bytes = region.bytes.min(r.tail);
+                    false
+                });
+                if keep && region.ragged.is_empty() {
+                    solid.add(lo, lo + region.bytes);
+                    keep = false;
+                }
+                keep
+            });
+        }
+        let ragged = |s: &Size| s.extent.is_some_and(|e| e >= first);
+        for p in &mut self.panels {
+            p.live &= !p.sizes.iter().any(ragged);
+        }
+    }
+
+    /// Whether `lo..lo + region.bytes` is written.
+    fn written(&self, space: Space, lo: u64, region: &Region) -> bool {
+        let s = &self.spaces[space as usize];
+        let hi = lo + region.bytes;
+        s.solid.covers(lo, hi) || s.shapes.iter().rev().any(|w| w.serves(lo, region))
+    }
+
+    fn write(&mut self, space: Space, lo: u64, region: Region) {
+        let s = &mut self.spaces[space as usize];
+        let hi = lo + region.bytes;
+        if region.ragged.is_empty() {
+            s.solid.add(lo, hi);
+        } else if !s.solid.covers(lo, hi) {
+            // Bytes stay written: older shapes need no update, equal ones no second entry.
+            if s.shapes.iter().any(|w| w.lo == lo && w.region == region) {
+                return;
+            }
+            if s.shapes.len() == SHAPES {
+                s.shapes.remove(0);
+            }
+            s.shapes.push(Shape { lo, region });
+        }
+    }
+
+    /// Checks one local use and records what it writes.
+    pub(super) fn local(
+        &mut self,
+        at: &mut At<'_>,
+        name: &'static str,
+        access: Access,
+        local: Local,
+        space: Space,
+        region: Region,
+    ) -> Option<(u64, u64)> {
+        let (lo, hi) = place(at, name, local, space, region.bytes)?;
+        if at.runs && region.bytes > 0 {
+            if access.reads() && !self.written(space, lo, &region) {
+                (at.report)(format!(
+                    "`{name}` reads {} {lo}..{hi} before all of it is written",
+                    space.name()
+                ));
+            }
+            if access.writes() {
+                self.writes.push((space, lo, hi, at.number));
+                self.write(space, lo, region);
+            }
+        }
+        Some((lo, hi))
+    }
+
+    /// Checks a strided read of vector memory; returns its hull.
+    pub(super) fn strided(
+        &mut self,
+        at: &mut At<'_>,
+        name: &'static str,
+        local: Local,
+        dims: &Dims,
+        unit: u64,
+    ) -> Option<(u64, u64)> {
+        let (base, _) = place(at, name, local, Space::Ub, 0)?;
+        if dims.iter().any(|d| d.body == 0) {
+            return Some((base, base));
+        }
+        let (mut lo, mut hi) = (i128::from(base), i128::from(base) + i128::from(unit));
+        let mut ragged = smallvec::SmallVec::new();
+        for d in dims {
+            let span = (i128::from(d.body) - 1) * i128::from(d.stride);
+            lo += span.min(0);
+            hi += span.max(0);
+            if let (Some(extent), Ok(stride)) = (d.extent, u64::try_from(d.stride)) {
+                let [period, tail] = [d.body, d.tail].map(|n| n.saturating_mul(stride));
+                ragged.push(Ragged { extent, period, tail });
+            }
+        }
+        let capacity = at.target.capacity(Space::Ub);
+        if lo < 0 || hi > i128::from(capacity) {
+            (at.report)(format!("`{name}`: bytes {lo}..{hi} are not all in ub of {capacity} bytes"));
+            return None;
+        }
+        let (lo, hi) = (lo as u64, hi as u64);
+        if at.runs && !self.written(Space::Ub, lo, &Region { bytes: hi - lo, ragged }) {
+            (at.report)(format!("`{name}` reads ub {lo}..{hi} before all of it is written"));
+        }
+        Some((lo, hi))
+    }
+
+    /// Marks `lo..hi` as kept from tile to tile by its load.
+    pub(super) fn sticky(&mut self, at: &At<'_>, space: Space, lo: u64, hi: u64) {
+        self.sticky.push(Sticky { space, lo, hi, owner: at.number });
+    }
+
+    /// Checks a packed operand.
+    pub(super) fn panel(&mut self, at: &mut At<'_>, u: &Use<'_>) {
+        let Use::Panel { name, access, local, space, bytes, sizes, packing } = u else { return };
+        let Some((lo, hi)) = place(at, name, *local, *space, *bytes) else { return };
+        // A handle takes a block, so that distinct names are distinct places.
+        let hi = if hi > lo { hi } else { lo + u64::from(at.target.block) };
+        if access.writes() {
+            let full = self.panels.len() == PANELS;
+            match self.panels.iter_mut().find(|p| p.space == *space && p.lo < hi && lo < p.hi) {
+                Some(p)
+                    if (p.lo, p.hi, p.dtype, p.sizes, p.packing) == (lo, hi, at.dtype, *sizes, *packing) =>
+                {
+                    p.live |= at.runs;
+                }
+                Some(p) => (at.report)(format!(
+                    "`{name}` at {} {lo}..{hi} overlaps another panel buffer at {}..{} of other shape",
+                    space.name(),
+                    p.lo,
+                    p.hi
+                )),
+                None if full => {
+                    (at.report)(format!("more than {PANELS} panel buffers in a template"));
+                }
+                None => self.panels.push(Panel {
+                    space: *space,
+                    lo,
+                    hi,
+                    dtype: at.dtype,
+                    sizes: *sizes,
+                    packing: *packing,
+                    live: at.runs,
+                }),
+            }
+            if at.runs && *packing == Packing::Loaded {
+                self.writes.push((*space, lo, hi, at.number));
+            }
+            return;
+        }
+        let fits = |p: &&Panel| (p.space, p.lo, p.dtype, p.sizes) == (*space, lo, at.dtype, *sizes);
+        match self.panels.iter().find(fits) {
+            Some(p) if p.live || !at.runs => {}
+            _ => (at.report)(format!(
+                "`{name}`: no operand of this dtype and these sizes is packed at {} {lo} before",
+                space.name()
+            )),
+        }
+    }
+
+    /// After the whole template: buffers of skipped loads have one writer.
+    pub(super) fn finish(&self, report: &mut dyn FnMut(u32, String)) {
+        for s in &self.sticky {
+            let other =
+                |w: &&(Space, u64, u64, u32)| w.0 == s.space && w.1 < s.hi && s.lo < w.2 && w.3 != s.owner;
+            if let Some(w) = self.writes.iter().find(other) {
+                report(s.owner, format!("sticky load, but instruction {} writes {}..{} too", w.3, w.1, w.2));
+            }
+        }
+    }
+}
+
+/// The byte range of a local operand, if it is one.
+fn place(at: &mut At<'_>, name: &str, local: Local, space: Space, bytes: u64) -> Option<(u64, u64)> {
+    if local.space != space {
+        (at.report)(format!("`{name}` is in {}, not in {}", local.space.name(), space.name()));
+        return None;
+    }
+    let capacity = at.target.capacity(space);
+    let lo = u64::from(local.offset) * u64::from(at.target.block);
+    match lo.checked_add(bytes) {
+        Some(hi) if hi <= capacity => Some((lo, hi)),
+        _ => {
+            (at.report)(format!(
+                "`{name}`: {bytes} bytes at {lo} exceed {} of {capacity} bytes",
+                space.name()
+            ));
+            None
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! Checks of a whole program: arguments, units, races, coverage.
+
+use super::Limits;
+use super::address::{MAX_SPAN, Placed, disjoint, equal, same_tile};
+use super::intervals::Intervals;
+use super::local::LocalState;
+use super::report::{Report, VerifyErrors, Where};
+use super::template::{MemUse, TemplateInfo, check as check_template};
+use crate::{Layout, MAX_PARALLEL, Program, Role, Step, Unit};
+
+/// Comparisons of one step that are always allowed, and those per entry.
+const PAIRS: (usize, usize) = (1 << 22, 64);
+
+struct Checker<'a> {
+    program: &'a Program,
+    limits: &'a Limits,
+    infos: Vec<TemplateInfo>,
+    in_place: Vec<bool>,
+    report: Report,
+    /// Per argument: bytes that were stored (hulls), bytes that are stored without a gap.
+    stored: Vec<(Intervals, Intervals)>,
+    /// Per argument: the argument whose memory it shares.
+    home: Vec<u32>,
+    instructions: u64,
+    entries: Vec<Entry>,
+    /// Per argument: number of the last step that stores to it, plus one.
+    stamp: Vec<u32>,
+    aliased: bool,
+    /// Per argument, where there are aliases: bytes stored by earlier steps.
+    overwritten: Vec<Intervals>,
+}
+
+/// A slot of a unit, in a step that stores to its argument.
+#[derive(Clone, Copy)]
+struct Entry {
+    home: u32,
+    lo: i64,
+    hi: i64,
+    unit: u32,
+    slot: u16,
+    writes: bool,
+}
+
+/// Verifies; returns for each template whether it stores what it loads.
+pub(super) fn check(program: &Program, limits: &Limits) -> Result<Vec<bool>, VerifyErrors> {
+    let mut report = Report::new(limits.violations);
+    for p in program.target.problems() {
+        report.push(Where::Target, p);
+    }
+    let local = program.target.spaces.iter().fold(0u64, |n, s| n.saturating_add(s.bytes));
+    if local > limits.local_bytes {
+        report.push(
+            Where::Target,
+            format!("{local} bytes of local memory exceed the limit of {}", limits.local_bytes),
+        );
+    }
+    // Everything else computes with the target's numbers.
+    report.finish()?;
+    let n = program.args.len();
+    let mut c = Checker {
+        program,
+        limits,
+        infos: Vec::with_capacity(program.templates.len()),
+        in_place: Vec::new(),
+        report: Report::new(limits.violations),
+        stored: vec![Default::default(); n],
+        home: (0..n as u32).collect(),
+        instructions: 0,
+        entries: Vec::new(),
+        stamp: vec![0; n],
+        aliased: false,
+        overwritten: Vec::new(),
+    };
+    c.args();
+    c.aliases();
+    c.templates();
+    for (i, step) in program.steps.iter().enumerate() {
+        c.step(i as u32, step);
+    }
+    if c.instructions > limits.tile_instructions {
+        let (n, most) = (c.instructions, limits.tile_instructions);
+        c.report.push(Where::Program, format!("executes {n} instructions, the limit is {most}"));
+    }
+    c.outputs();
+    c.report.finish().map(|()| c.in_place)
+}
+
+impl Checker<'_> {
+    fn args(&mut self) {
+        let names = self.program.args.iter().map(|a| a.name.as_str());
+        if let Some((i, j)) = equal_names(names) {
+            let what = format!("has the name `{}` of argument {i}", self.program.args[j].name);
+            self.report.push(Where::Arg(j as u32), what);
+        }
+        for (i, a) in self.program.args.iter().enumerate() {
+            let at = Where::Arg(i as u32);
+            let size = u64::from(a.dtype.size());
+            if i128::from(a.bytes) > MAX_SPAN || a.bytes > self.limits.arg_bytes {
+                self.report
+                    .push(at, format!("{} bytes exceed the limit of {}", a.bytes, self.limits.arg_bytes));
+            }
+            if !a.bytes.is_multiple_of(size) {
+                self.report
+                    .push(at, format!("{} bytes are no whole number of {} elements", a.bytes, a.dtype));
+            }
+            if !a.align.is_power_of_two() || u64::from(a.align) < size || a.align > 1 << 20 {
+                let what = format!(
+                    "alignment {} is not a power of two of at least {size} and at most 2^20",
+                    a.align
+                );
+                self.report.push(at, what);
+            }
+            if a.zero && matches!(a.role, Role::Input | Role::Weight) {
+                self.report.push(at, "is only read, so it cannot be cleared");
+            }
+            if let Layout::Panels { nr, k, n, batch } = a.layout {
+                let panels = (u128::from(n).div_ceil(u128::from(nr.max(1)))).checked_mul(u128::from(batch));
+                let rows = panels.and_then(|p| p.checked_mul(u128::from(k)));
+                let bytes = rows.and_then(|r| r.checked_mul(u128::from(nr) * u128::from(size)));
+                if bytes != Some(u128::from(a.bytes)) || nr != self.program.target.nr(a.dtype.size()) {
+                    let what = format!(
+                        "{batch} matrices of {k} x {n} in panels of {nr} are not {} bytes of the target's panels",
+                        a.bytes
+                    );
+                    self.report.push(at, what);
+                }
+                if matches!(a.role, Role::Output | Role::Workspace) {
+                    self.report.push(at, "panels are read only, so no output or workspace has them");
+                }
+            }
+        }
+    }
+
+    fn aliases(&mut self) {
+        let args = &self.program.args;
+        for (i, &(input, output)) in self.program.aliases.iter().enumerate() {
+            let at = Where::Alias(i as u32);
+            let (Some(a), Some(b)) = (args.get(input as usize), args.get(output as usize)) else {
+                self.report.push(at, format!("arguments {input} and {output} of {}", args.len()));
+                continue;
+            };
+            if a.role != Role::Input || b.role != Role::Output {
+                self.report.push(at, "is not of an input and an output");
+            }
+            if a.bytes != b.bytes || b.zero {
+                self.report.push(
+                    at,
+                    format!("`{}` and `{}` differ in size, or the output is cleared", a.name, b.name),
+                );
+            }
+            let taken =
+                self.home[input as usize] != input || self.home.iter().filter(|&&h| h == output).count() > 1;
+            if taken {
+                self.report.push(at, "one of the arguments is in another alias");
+            } else {
+                self.home[input as usize] = output;
+                self.aliased = true;
+                self.overwritten.resize_with(args.len(), Intervals::default);
+            }
+            if i >= 4096 {
+                self.report.push(at, "more than 4096 aliases");
+                break;
+            }
+        }
+    }
+
+    fn templates(&mut self) {
+        let mut local = LocalState::new();
+        for (i, t) in self.program.templates.iter().enumerate() {
+            let info = check_template(&self.program.target, i as u32, t, &mut local, &mut self.report);
+            self.in_place.push(info.in_place);
+            self.infos.push(info);
+        }
+        if let Some((i, j)) = equal_names(self.program.templates.iter().map(|t| t.name.as_str())) {
+            let what = format!("has the name `{}` of t{i}", self.program.templates[j].name);
+            self.report.push(Where::Template(j as u32), what);
+        }
+    }
+
+    fn step(&mut self, index: u32, step: &Step) {
+        let mut tiles = 0u64;
+        let mut sound = true;
+        for (i, unit) in step.units.iter().enumerate() {
+            let at = Where::Unit(index, i as u32);
+            let Some(info) = self.infos.get(unit.template as usize) else {
+                self.report.push(at, format!("template {} of {}", unit.template, self.infos.len()));
+                sound = false;
+                continue;
+            };
+            tiles = tiles.saturating_add(info.tiles);
+            let work = info.tiles.saturating_mul(info.instructions);
+            self.instructions = self.instructions.saturating_add(work);
+            sound &= self.unit(at, index, unit);
+        }
+        if tiles > self.limits.tiles {
+            let most = self.limits.tiles;
+            self.report.push(Where::Step(index), format!("{tiles} tiles exceed the limit of {most}"));
+        }
+        // Without sound bindings nothing more can be said.
+        if sound {
+            self.races(index, step);
+            for (i, unit) in step.units.iter().enumerate() {
+                self.order(Where::Unit(index, i as u32), unit);
+            }
+            self.overwrite(step);
+        }
+    }
+
+    /// Bindings and bounds of a unit. Marks the arguments it stores to.
+    fn unit(&mut self, at: Where, step: u32, unit: &Unit) -> bool {
+        let template = &self.program.templates[unit.template as usize];
+        let info = &self.infos[unit.template as usize];
+        if unit.slots.len() != template.slots.len() {
+            let (n, m) = (unit.slots.len(), template.slots.len());
+            self.report.push(at, format!("binds {n} slots, t{} has {m}", unit.template));
+            return false;
+        }
+        let mut sound = true;
+        for (i, ((slot, used), &(arg, offset))) in
+            template.slots.iter().zip(&info.slots).zip(&unit.slots).enumerate()
+        {
+            let mut bad = |what: String| {
+                self.report.push(at, format!("slot ${i} `{}`: {what}", slot.name));
+                sound = false;
+            };
+            let Some(a) = self.program.args.get(arg as usize) else {
+                bad(format!("argument {arg} of {}", self.program.args.len()));
+                continue;
+            };
+            if offset > a.bytes || i128::from(offset) > MAX_SPAN {
+                bad(format!("offset {offset} is beyond `{}` of {} bytes", a.name, a.bytes));
+                continue;
+            }
+            let size = slot.dtype.size();
+            if !offset.is_multiple_of(u64::from(size)) {
+                bad(format!("offset {offset} is not a multiple of the element's {size} bytes"));
+            }
+            if a.role == Role::Workspace {
+                if a.align < size {
+                    bad(format!(
+                        "workspace `{}` is aligned to {} bytes, {} needs {size}",
+                        a.name, a.align, slot.dtype
+                    ));
+                }
+            } else if a.dtype != slot.dtype {
+                bad(format!("holds {}, but `{}` holds {}", slot.dtype, a.name, a.dtype));
+            }
+            if slot.write && matches!(a.role, Role::Input | Role::Weight) {
+                bad(format!("is stored to, but `{}` is read only", a.name));
+            }
+            if !(used.reads || used.writes) {
+                continue;
+            }
+            let (lo, hi) = (offset as i128 + i128::from(used.lo), offset as i128 + i128::from(used.hi));
+            if lo < 0 || hi > i128::from(a.bytes) {
+                bad(format!("touches bytes {lo}..{hi} of `{}`, which has {}", a.name, a.bytes));
+            }
+            match a.layout {
+                Layout::Plain if used.panels => bad(format!("is bound as panels, but `{}` is plain", a.name)),
+                Layout::Panels { .. } if used.plain => bad(format!("`{}` is in panels: bind_b only", a.name)),
+                Layout::Panels { nr, k, .. } if used.panel_stride != 0 => {
+                    let stride = u128::from(k) * u128::from(nr) * u128::from(size);
+                    if used.panel_stride as u128 != stride {
+                        let found = used.panel_stride;
+                        bad(format!(
+                            "panel stride {found}, but panels of `{}` are {stride} bytes apart",
+                            a.name
+                        ));
+                    }
+                }
+                _ => {}
+            }
+            if used.writes {
+                self.stamp[self.home[arg as usize] as usize] = step + 1;
+            }
+        }
+        sound
+    }
+
+    /// No two units, and no two tiles of a unit, touch bytes that one of them stores.
+    fn races(&mut self, index: u32, step: &Step) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        for (u, unit) in step.units.iter().enumerate() {
+            for (s, (used, &(arg, offset))) in
+                self.infos[unit.template as usize].slots.iter().zip(&unit.slots).enumerate()
+            {
+                let home = self.home[arg as usize];
+                if (used.reads || used.writes) && self.stamp[home as usize] == index + 1 {
+                    let (lo, hi) = (offset as i64 + used.lo, offset as i64 + used.hi);
+                    entries.push(Entry { home, lo, hi, unit: u as u32, slot: s as u16, writes: used.writes });
+                }
+            }
+        }
+        entries.sort_unstable_by_key(|e| (e.home, e.lo));
+        let mut budget = PAIRS.0 + PAIRS.1 * entries.len();
+        for (i, a) in entries.iter().enumerate() {
+            for b in entries[i + 1..].iter().take_while(|b| b.home == a.home && b.lo < a.hi) {
+                if budget == 0 {
+                    self.report.push(Where::Step(index), "too many overlapping accesses to compare");
+                    self.entries = entries;
+                    return;
+                }
+                budget -= 1;
+                if a.writes || b.writes {
+                    let pair = (&step.units[a.unit as usize], &step.units[b.unit as usize]);
+                    budget = budget.saturating_sub(self.pair(index, pair.0, a, pair.1, b));
+                }
+            }
+        }
+        self.entries = entries;
+    }
+
+    /// Compares the accesses of two slots whose hulls meet; returns how many comparisons that took.
+    fn pair(&mut self, step: u32, ua: &Unit, a: &Entry, ub: &Unit, b: &Entry) -> usize {
+        let same_unit = a.unit == b.unit;
+        let (args, place) =
+            ((ua.slots[usize::from(a.slot)], ub.slots[usize::from(b.slot)]), |f, base: u64| Placed {
+                f,
+                base: base as i64,
+            });
+        let aliased = args.0.0 != args.1.0;
+        let mut n = 0;
+        let (ia, ib) = (&self.infos[ua.template as usize], &self.infos[ub.template as usize]);
+        for x in ia.uses.iter().filter(|x| x.slot == a.slot) {
+            for y in ib.uses.iter().filter(|y| y.slot == b.slot && (x.write || y.write)) {
+                n += 1;
+                let (px, py) = (place(&x.footprint, args.0.1), place(&y.footprint, args.1.1));
+                if disjoint(px, py) {
+                    continue;
+                }
+                let ok = same_unit && same_tile(px, py) && (!aliased || in_order(x, px, y, py));
+                if ok {
+                    if x.write != y.write {
+                        self.in_place[ua.template as usize] = true;
+                    }
+                    continue;
+                }
+                let name = &self.program.args[args.1.0 as usize].name;
+                let why = match (same_unit, aliased) {
+                    (false, _) => format!("unit {} and unit {}", a.unit, b.unit),
+                    (true, false) => format!("different tiles of unit {}", a.unit),
+                    (true, true) => {
+                        format!("an alias, so that unit {} overwrites what it still loads", a.unit)
+                    }
+                };
+                self.report.push(
+                    Where::Step(step),
+                    format!(
+                        "bytes {}..{} of `{name}`: {} and {} may meet in {why}",
+                        py.lo(),
+                        py.hi(),
+                        x.at,
+                        y.at
+                    ),
+                );
+                return n;
+            }
+        }
+        n
+    }
+
+    /// Loads of what the program itself stores come after the stores.
+    fn order(&mut self, at: Where, unit: &Unit) {
+        for u in &self.infos[unit.template as usize].uses {
+            let (arg, offset) = unit.slots[usize::from(u.slot)];
+            let a = &self.program.args[arg as usize];
+            let (lo, hi) = ((offset as i64 + u.footprint.lo) as u64, (offset as i64 + u.footprint.hi) as u64);
+            let home = self.home[arg as usize] as usize;
+            let (hulls, dense) = &mut self.stored[home];
+            if u.write {
+                hulls.add(lo, hi);
+                if u.footprint.dense() && a.role == Role::Output {
+                    dense.add(lo, hi);
+                }
+            } else if matches!(a.role, Role::Output | Role::Workspace) {
+                if !a.zero && !hulls.covers(lo, hi) {
+                    let what =
+                        format!("{} loads bytes {lo}..{hi} of `{}` before they are stored", u.at, a.name);
+                    self.report.push(at, what);
+                }
+            } else if home != arg as usize && self.overwritten[home].meets(lo, hi) {
+                let what =
+                    format!("{} loads bytes {lo}..{hi} of `{}` after its alias is stored to", u.at, a.name);
+                self.report.push(at, what);
+            }
+        }
+    }
+
+    /// After a step: what an aliased output has taken from its input.
+    fn overwrite(&mut self, step: &Step) {
+        if !self.aliased {
+            return;
+        }
+        for unit in &step.units {
+            for u in self.infos[unit.template as usize].uses.iter().filter(|u| u.write) {
+                let (arg, offset) = unit.slots[usize::from(u.slot)];
+                let at = |x: i64| (offset as i64 + x) as u64;
+                self.overwritten[arg as usize].add(at(u.footprint.lo), at(u.footprint.hi));
+            }
+        }
+    }
+
+    /// Outputs are cleared at launch, or all of their bytes are stored.
+    fn outputs(&mut self) {
+        for (i, a) in self.program.args.iter().enumerate() {
+            if a.role != Role::Output || a.zero || self.stored[i].1.covers(0, a.bytes) {
+                continue;
+            }
+            let covered = self.covered(i as u32);
+            if covered != Some(a.bytes) {
+                let found = covered.map_or("an unknown number".to_owned(), |n| n.to_string());
+                let what = format!(
+                    "`{}`: {found} of {} bytes are proved stored, and it is not cleared",
+                    a.name, a.bytes
+                );
+                self.report.push(Where::Arg(i as u32), what);
+            }
+        }
+    }
+
+    /// Bytes of an argument that disjoint stores cover, each counted once.
+    fn covered(&self, arg: u32) -> Option<u64> {
+        let mut stores: Vec<(&MemUse, Placed<'_>)> = Vec::new();
+        for unit in self.program.steps.iter().flat_map(|s| &s.units) {
+            let info = self.infos.get(unit.template as usize)?;
+            for u in info.uses.iter().filter(|u| u.write && u.footprint.injective) {
+                match unit.slots.get(usize::from(u.slot)) {
+                    Some(&(a, base)) if a == arg => {
+                        stores.push((u, Placed { f: &u.footprint, base: i64::try_from(base).ok()? }));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        stores.sort_by_key(|s| s.1.lo());
+        let mut open: Vec<Placed<'_>> = Vec::new();
+        let (mut bytes, mut budget) = (0u64, PAIRS.0);
+        for (_, p) in stores {
+            open.retain(|o| o.hi() > p.lo());
+            budget = budget.checked_sub(open.len())?;
+            if open.iter().all(|&o| disjoint(o, p)) {
+                bytes = bytes.saturating_add(p.f.bytes);
+                open.push(p);
+            }
+        }
+        Some(bytes)
+    }
+}
+
+/// Two places of one name, if there are. Sorts hashes, because sorting the names takes longer than all other checks.
+fn equal_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<(usize, usize)> {
+    let hash = |s: &str| {
+        s.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+    };
+    let mut hashes: Vec<u64> = names.clone().map(hash).collect();
+    hashes.sort_unstable();
+    if hashes.windows(2).all(|w| w[0] != w[1]) {
+        return None;
+    }
+    let mut sorted: Vec<(&str, usize)> = names.enumerate().map(|(i, n)| (n, i)).collect();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|w| w[0].0 == w[1].0).map(|w| (w[0].1, w[1].1))
+}
+
+/// Whether a tile of one unit has loaded everything of an aliased input before it stores over it.
+fn in_order(x: &MemUse, px: Placed<'_>, y: &MemUse, py: Placed<'_>) -> bool {
+    let ((load, pl), (store, ps)) = if x.write { ((y, py), (x, px)) } else { ((x, px), (y, py)) };
+    if load.write || load.at.phase < store.at.phase {
+        return true;
+    }
+    load.at.phase == store.at.phase && load.number < store.number && equal(pl, ps) && pl.f.injective
+}
+
+const _: () =
+    assert!(MAX_PARALLEL + crate::MAX_SEQ < 15, "an extent takes four bits, one value of which is none");

@@ -1,0 +1,512 @@
+//! Checks of one template, done once however many units use it.
+
+use smallvec::SmallVec;
+
+use super::address::{Footprint, NoFootprint, Placed, disjoint, same_tile};
+use super::footprint::{Dims, Use, uses};
+use super::local::{At, LocalState};
+use super::report::{InstAt, Report, Where};
+use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, acc_dtype};
+use crate::{
+    Class, DType, Form, Hints, Init, Inst, Kind, MAX_PARALLEL, MAX_SEQ, Mem, Opcode, Operand, Operands,
+    Phase, Place, Size, Space, Strides, Target, Template,
+};
+
+/// An access to an argument that happens.
+pub(super) struct MemUse {
+    pub(super) slot: u16,
+    pub(super) write: bool,
+    pub(super) at: InstAt,
+    /// Order of the instruction in the template.
+    pub(super) number: u32,
+    pub(super) footprint: Footprint,
+}
+
+/// What a slot is used for, over all instructions.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SlotUse {
+    /// Hull of all accesses; empty where there is none.
+    pub(super) lo: i64,
+    pub(super) hi: i64,
+    pub(super) reads: bool,
+    pub(super) writes: bool,
+    /// Accessed by strides.
+    pub(super) plain: bool,
+    /// Bound as panels, `panel_stride` bytes apart (0 where only one is ever bound).
+    pub(super) panels: bool,
+    pub(super) panel_stride: i64,
+}
+
+/// What the units need to know about a template.
+#[derive(Default)]
+pub(super) struct TemplateInfo {
+    pub(super) uses: Vec<MemUse>,
+    pub(super) slots: Vec<SlotUse>,
+    pub(super) tiles: u64,
+    /// Instructions executed a tile.
+    pub(super) instructions: u64,
+    /// Some load and some store of one slot touch common bytes.
+    pub(super) in_place: bool,
+}
+
+/// Pairs of accesses of one template that may be compared.
+const PAIRS: usize = 1 << 14;
+
+struct Checker<'a> {
+    target: &'a Target,
+    template: &'a Template,
+    index: u32,
+    info: TemplateInfo,
+    local: &'a mut LocalState,
+    report: &'a mut Report,
+    /// Instruction number.
+    number: u32,
+}
+
+/// Where a section stands.
+struct Scope<'a> {
+    place: Place,
+    /// Extents that have an index here: parallel, then sequential.
+    extents: &'a [u32],
+    rotate: bool,
+    /// Points of the phase's walk.
+    points: u64,
+    /// Its code runs at least once in a tile.
+    runs: bool,
+}
+
+/// Checks a template. `local` is scratch.
+pub(super) fn check(
+    target: &Target,
+    index: u32,
+    template: &Template,
+    local: &mut LocalState,
+    report: &mut Report,
+) -> TemplateInfo {
+    local.clear();
+    let slots = vec![SlotUse::default(); template.slots.len()];
+    let info = TemplateInfo { slots, ..TemplateInfo::default() };
+    let mut c = Checker { target, template, index, info, local, report, number: 0 };
+    c.template();
+    c.info
+}
+
+impl Checker<'_> {
+    fn template(&mut self) {
+        let at = Where::Template(self.index);
+        let t = self.template;
+        if t.parallel.len() > MAX_PARALLEL {
+            self.report
+                .push(at, format!("{} parallel extents are more than {MAX_PARALLEL}", t.parallel.len()));
+            return;
+        }
+        if t.slots.len() > usize::from(u16::MAX) {
+            self.report.push(at, format!("{} slots are more than 65535", t.slots.len()));
+            return;
+        }
+        self.info.tiles = t.parallel.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
+        for (i, phase) in t.phases.iter().enumerate() {
+            self.phase(i as u32, phase);
+        }
+        let mut late: SmallVec<[(u32, String); 2]> = SmallVec::new();
+        self.local.finish(&mut |number, message| late.push((number, message)));
+        for (number, message) in late {
+            self.report.push(at, format!("instruction {number}: {message}"));
+        }
+        self.pairs();
+    }
+
+    fn phase(&mut self, index: u32, phase: &Phase) {
+        let at = Where::Phase(self.index, index);
+        let parallel = &self.template.parallel;
+        if phase.seq.len() > MAX_SEQ {
+            self.report.push(at, format!("{} sequential extents are more than {MAX_SEQ}", phase.seq.len()));
+            return;
+        }
+        if phase.rotate && phase.seq.is_empty() {
+            self.report.push(at, "rotates without a sequential extent");
+        }
+        let mut extents: SmallVec<[u32; MAX_PARALLEL + MAX_SEQ]> = SmallVec::from_slice(parallel);
+        extents.extend_from_slice(&phase.seq);
+        let points_to =
+            |depth: usize| phase.seq[..depth].iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
+        let points = points_to(phase.seq.len());
+        let mut last = None;
+        let mut left = phase.seq.len();
+        for section in &phase.sections {
+            let place = section.place;
+            let rank = match place {
+                Place::Init(d) => i32::from(d),
+                Place::Body => 256,
+                Place::Finish(d) => 512 - i32::from(d),
+            };
+            if last.is_some_and(|l| l >= rank) {
+                self.report.push(at, format!("section {place} is out of order or there twice"));
+            }
+            last = Some(rank);
+            let depth = match place {
+                Place::Init(d) | Place::Finish(d) => {
+                    if usize::from(d) >= phase.seq.len().max(1) {
+                        let n = phase.seq.len();
+                        self.report
+                            .push(at, format!("section {place}, but there are {n} sequential extents"));
+                        continue;
+                    }
+                    usize::from(d)
+                }
+                Place::Body => phase.seq.len(),
+            };
+            while matches!(place, Place::Finish(_)) && left > depth {
+                left -= 1;
+                self.local.leave((parallel.len() + left) as u8);
+            }
+            let times = points_to(depth);
+            let scope = Scope {
+                place,
+                extents: &extents[..parallel.len() + depth],
+                rotate: phase.rotate,
+                points,
+                runs: times > 0 && self.info.tiles > 0,
+            };
+            let (mut n, mut ended) = (0u32, false);
+            for inst in section.code.iter() {
+                let here =
+                    |mnemonic| InstAt { template: self.index, phase: index, place, index: n, mnemonic };
+                match inst {
+                    Ok(inst) => {
+                        let at = here(inst.op.mnemonic());
+                        if ended {
+                            self.report.push(Where::Inst(at), "follows `end`");
+                        }
+                        ended = inst.op == Opcode::End;
+                        self.inst(&inst, at, &scope);
+                    }
+                    Err(e) => self.report.push(Where::Inst(here("")), e.to_string()),
+                }
+                n += 1;
+                self.number += 1;
+            }
+            self.info.instructions =
+                self.info.instructions.saturating_add(times.saturating_mul(u64::from(n)));
+        }
+        // What a ragged walk left behind.
+        self.local.leave(parallel.len() as u8);
+    }
+
+    fn inst(&mut self, inst: &Inst, at: InstAt, scope: &Scope<'_>) {
+        let mut problems = Problems::new();
+        let bad = &mut problems;
+        self.rules(inst, scope, bad);
+        operands(inst, scope.extents.len(), bad);
+        let (mut reads, mut writes) = (Ranges::new(), Ranges::new());
+        let (target, number, dtype, runs) = (self.target, self.number, inst.dtype, scope.runs);
+        let mut sticky = None;
+        uses(inst, target, &mut |u| {
+            let mut report = |m| bad.push(m);
+            let mut here = At { target, number, dtype, runs, report: &mut report };
+            match u {
+                Use::Local { name, access, local, space, region } => {
+                    let range = self.local.local(&mut here, name, access, local, space, region);
+                    if let Some((lo, hi)) = range
+                        && space == Space::Ub
+                    {
+                        if access.reads() {
+                            reads.push((name, lo, hi));
+                        }
+                        if access.writes() {
+                            writes.push((name, lo, hi));
+                            if let Some(extents) = sticky.take() {
+                                self.sticky(&mut here, extents, space, (lo, hi), inst);
+                            }
+                        }
+                    }
+                }
+                Use::Strided { name, local, dims, unit } => {
+                    if let Some((lo, hi)) = self.local.strided(&mut here, name, local, &dims, unit) {
+                        reads.push((name, lo, hi));
+                    }
+                }
+                Use::Panel { access, local, space, bytes, .. } => {
+                    self.local.panel(&mut here, &u);
+                    if access.writes()
+                        && let Some(extents) = sticky.take()
+                    {
+                        let lo = u64::from(local.offset) * u64::from(target.block);
+                        self.sticky(&mut here, extents, space, (lo, lo.saturating_add(bytes)), inst);
+                    }
+                }
+                Use::Mem { write, mem, dims, unit, panels, hints, .. } => {
+                    if hints.sticky && !write {
+                        sticky = Some(mem.strides.iter().fold(0u32, |m, s| m | 1 << (s.0 & 31)));
+                    }
+                    let use_ = MemAccess { write, mem, dims: &dims, unit, panels, hints };
+                    self.mem(inst, &use_, at, scope, bad);
+                }
+            }
+        });
+        overlaps(inst, &reads, &writes, bad);
+        for message in problems {
+            self.report.push(Where::Inst(at), message);
+        }
+    }
+
+    /// What the opcode demands of dtypes, immediates and accumulation.
+    fn rules(&self, inst: &Inst, scope: &Scope<'_>, bad: &mut Problems) {
+        let dtype = inst.dtype;
+        if !inst.op.dtypes().contains(dtype) {
+            bad.push(format!("does not take {dtype}"));
+        }
+        let cube =
+            matches!(inst.op.form(), Form::LoadA | Form::LoadB | Form::BindB | Form::Mmad | Form::AccToUb);
+        let vector = !cube && !matches!(inst.op.class(), Class::Dma | Class::Control);
+        match self.template.kind {
+            Kind::Vector if cube => bad.push("is a cube instruction in a vector template".to_owned()),
+            Kind::Cube if vector => bad.push("is a vector instruction in a cube template".to_owned()),
+            _ => {}
+        }
+        let imm_dtype = match &inst.operands {
+            Operands::Cast(o) => o.from,
+            _ => dtype,
+        };
+        inst.visit(|name, _, operand| {
+            if let Operand::Imm(bits) = operand {
+                let is_mask = inst.op == Opcode::VSelect && name == "a";
+                immediate(name, bits, if is_mask { DType::Bool } else { imm_dtype }, bad);
+            }
+        });
+        let index = |d: DType, bad: &mut Problems| {
+            if !matches!(d, DType::I32 | DType::I64) {
+                bad.push(format!("index dtype {d} is neither i32 nor i64"));
+            }
+        };
+        let init = match &inst.operands {
+            Operands::GatherLoad(o) => {
+                index(o.index_dtype, bad);
+                None
+            }
+            Operands::GatherElems(o) => {
+                index(o.index_dtype, bad);
+                None
+            }
+            Operands::Fill(o) => {
+                immediate("value", o.value, dtype, bad);
+                None
+            }
+            Operands::FillStore(o) => {
+                immediate("value", o.value, dtype, bad);
+                None
+            }
+            Operands::AccToUb(o) => {
+                if !DType::ALL.iter().any(|&d| acc_dtype(d) == Some(o.from)) {
+                    bad.push(format!("no accumulator holds {}", o.from));
+                }
+                None
+            }
+            Operands::Reduce(o) => {
+                let border = if o.inner.body == 1 { SUM_BLOCK_X } else { SUM_BLOCK_Y };
+                let pieces = o.init != Init::Always && scope.place == Place::Body && scope.points > 1;
+                if inst.op == Opcode::VSum && dtype.is_float() && pieces && !o.red.body.is_multiple_of(border)
+                {
+                    bad.push(format!("pieces of {} elements do not end on borders of {border}", o.red.body));
+                }
+                Some(o.init)
+            }
+            Operands::ArgReduce(o) => Some(o.init),
+            Operands::CumSum(o) => Some(o.init),
+            Operands::Mmad(o) => Some(o.init),
+            _ => None,
+        };
+        match init {
+            Some(Init::First) if scope.place != Place::Body => {
+                bad.push(format!("`first` has a meaning in the body only, not in {}", scope.place));
+            }
+            Some(Init::First | Init::Accumulate) if scope.rotate && scope.points > 1 => {
+                bad.push(
+                    "accumulates along a walk that rotates, so that its order would depend on the tile"
+                        .to_owned(),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn sticky(&mut self, here: &mut At<'_>, moving: u32, space: Space, range: (u64, u64), inst: &Inst) {
+        inst.visit(|name, _, operand| {
+            if let Operand::Size(Size { body, tail, extent: Some(e) }) = operand
+                && body != tail
+                && moving >> (e & 31) & 1 == 0
+            {
+                (here.report)(format!("sticky, but `{name}` changes with an extent of stride 0"));
+            }
+        });
+        self.local.sticky(here, space, range.0, range.1);
+    }
+
+    fn mem(&mut self, inst: &Inst, a: &MemAccess<'_>, at: InstAt, scope: &Scope<'_>, bad: &mut Problems) {
+        let slot_index = a.mem.slot;
+        let Some(slot) = self.template.slots.get(usize::from(slot_index)) else {
+            bad.push(format!("slot ${slot_index}, but the template has {}", self.template.slots.len()));
+            return;
+        };
+        if slot.dtype != inst.dtype {
+            bad.push(format!("slot ${slot_index} holds {}, not {}", slot.dtype, inst.dtype));
+        }
+        if a.write && !slot.write {
+            bad.push(format!("stores to slot ${slot_index}, which is not writable"));
+        }
+        if a.write && a.hints.sticky {
+            bad.push("a store cannot be sticky".to_owned());
+        }
+        let size = i64::from(inst.dtype.size());
+        let strides = a.mem.strides.iter().map(|s| s.1).chain(a.dims.iter().map(|d| d.stride));
+        if let Some(odd) = strides.chain([a.mem.offset]).find(|s| s % size != 0) {
+            bad.push(format!("offset or stride {odd} is not a multiple of the element's {size} bytes"));
+        }
+        if let Operands::BindB(o) = &inst.operands {
+            self.panel_stride(slot_index, o.panel_stride, o.n.body, bad);
+            let unit = a.unit as i64;
+            if let Some(odd) = a.mem.strides.iter().map(|s| s.1).chain([a.mem.offset]).find(|s| s % unit != 0)
+            {
+                bad.push(format!("offset or stride {odd} is not a multiple of a panel row's {unit} bytes"));
+            }
+        }
+        let parallel = self.template.parallel.len();
+        let footprint = match Footprint::new(a.mem, a.dims, a.unit, scope.extents, parallel) {
+            Ok(f) => f,
+            Err(NoFootprint::Never) => return,
+            Err(NoFootprint::Bad(message)) => {
+                bad.push(message);
+                return;
+            }
+        };
+        if a.write && !footprint.tiles_disjoint {
+            bad.push("tiles cannot be proved to store to different bytes".to_owned());
+        }
+        let info = &mut self.info.slots[usize::from(slot_index)];
+        let seen = info.reads || info.writes;
+        info.lo = if seen { info.lo.min(footprint.lo) } else { footprint.lo };
+        info.hi = if seen { info.hi.max(footprint.hi) } else { footprint.hi };
+        info.reads |= !a.write;
+        info.writes |= a.write;
+        info.plain |= !a.panels;
+        info.panels |= a.panels;
+        self.info.uses.push(MemUse { slot: slot_index, write: a.write, at, number: self.number, footprint });
+    }
+
+    /// All binds of a slot agree on the distance of panels.
+    fn panel_stride(&mut self, slot: u16, stride: i64, n: u32, bad: &mut Problems) {
+        let nr = self.target.nr(self.template.slots[usize::from(slot)].dtype.size());
+        if n <= nr {
+            return;
+        }
+        let known = &mut self.info.slots[usize::from(slot)].panel_stride;
+        if stride <= 0 || (*known != 0 && *known != stride) {
+            bad.push(format!("panel stride {stride} is not positive or not that of another bind"));
+        }
+        *known = stride;
+    }
+
+    /// Accesses of one slot, at least one of which stores, meet within a tile or not at all.
+    fn pairs(&mut self) {
+        let mut budget = PAIRS;
+        let uses = &self.info.uses;
+        if !self.template.slots.iter().any(|s| s.write) {
+            return;
+        }
+        for (i, a) in uses.iter().enumerate() {
+            for b in uses[i + 1..].iter().filter(|b| b.slot == a.slot && (a.write || b.write)) {
+                if budget == 0 {
+                    let at = Where::Template(self.index);
+                    self.report.push(at, format!("more than {PAIRS} pairs of accesses to one slot"));
+                    return;
+                }
+                budget -= 1;
+                let (pa, pb) = (Placed { f: &a.footprint, base: 0 }, Placed { f: &b.footprint, base: 0 });
+                if disjoint(pa, pb) {
+                    continue;
+                }
+                if same_tile(pa, pb) {
+                    self.info.in_place |= a.write != b.write;
+                } else {
+                    self.report.push(
+                        Where::Inst(b.at),
+                        format!("may touch bytes of slot ${} that another tile's {} touches", a.slot, a.at),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// An access to an argument.
+struct MemAccess<'a> {
+    write: bool,
+    mem: &'a Mem,
+    dims: &'a Dims,
+    unit: u64,
+    panels: bool,
+    hints: Hints,
+}
+
+type Problems = SmallVec<[String; 2]>;
+type Ranges = SmallVec<[(&'static str, u64, u64); 4]>;
+
+fn immediate(name: &str, bits: u64, dtype: DType, bad: &mut Problems) {
+    let most = match dtype {
+        DType::Bool => 1,
+        d => u64::MAX >> (64 - 8 * d.size()),
+    };
+    if bits > most {
+        bad.push(format!("immediate `{name}` = 0x{bits:x} is no {dtype}"));
+    }
+}
+
+/// Counts, strides and extents of all operands.
+fn operands(inst: &Inst, extents: usize, bad: &mut Problems) {
+    let size = |name: &str, s: Size, bad: &mut Problems| {
+        if s.tail > s.body {
+            bad.push(format!("`{name}`: tail {} is above body {}", s.tail, s.body));
+        }
+        match s.extent {
+            None if s.tail != s.body => {
+                bad.push(format!("`{name}`: {}|{} without an extent", s.body, s.tail))
+            }
+            Some(e) if usize::from(e) >= extents => {
+                bad.push(format!("`{name}`: extent {e} has no index here"))
+            }
+            _ => {}
+        }
+    };
+    let strides = |name: &str, s: &Strides, bad: &mut Problems| {
+        if s.windows(2).any(|w| w[0].0 >= w[1].0) || s.iter().any(|s| s.1 == 0) {
+            bad.push(format!("`{name}`: strides are not sorted by extent or zero"));
+        }
+        if let Some(e) = s.iter().map(|s| s.0).find(|&e| usize::from(e) >= extents) {
+            bad.push(format!("`{name}`: extent {e} has no index here"));
+        }
+    };
+    inst.visit(|name, _, operand| match operand {
+        Operand::Size(s) => size(name, s, bad),
+        Operand::Loops(l) => l.iter().for_each(|l| size(name, l.count, bad)),
+        Operand::Strides(s) => strides(name, s, bad),
+        Operand::Mem(m) => strides(name, &m.strides, bad),
+        Operand::Local(..) | Operand::Imm(_) | Operand::Other => {}
+    });
+}
+
+/// An instruction may write over a source only element by element, and never write one range twice.
+fn overlaps(inst: &Inst, reads: &Ranges, writes: &Ranges, bad: &mut Problems) {
+    let elementwise =
+        matches!(inst.op.form(), Form::Unary | Form::Binary | Form::Ternary | Form::Cast | Form::CumSum);
+    let meet = |a: &(&str, u64, u64), b: &(&str, u64, u64)| a.1 < b.2 && b.1 < a.2;
+    for (i, w) in writes.iter().enumerate() {
+        for r in reads.iter().filter(|r| r.0 != w.0 && meet(r, w)) {
+            if !(elementwise && (r.1, r.2) == (w.1, w.2)) {
+                bad.push(format!("`{}` at {}..{} overlaps `{}` at {}..{}", w.0, w.1, w.2, r.0, r.1, r.2));
+            }
+        }
+        if let Some(o) = writes[i + 1..].iter().find(|o| meet(o, w)) {
+            bad.push(format!("`{}` and `{}` overlap", w.0, o.0));
+        }
+    }
+}
