@@ -67,7 +67,8 @@ pub(super) fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Vec<usize>, F
         .collect()
 }
 
-/// Visits `offset + sum(index * stride)` for every index of `shape` in row-major order.
+/// Visits `offset + sum(index * stride)` for every index of `shape` in row-major order. Steps beyond the last index may
+/// wrap around; values at an index do so only if [`extremes`] do not fit.
 pub(super) fn walk(shape: &[usize], offset: i64, strides: &[i64], mut visit: impl FnMut(i64)) {
     let Some((&inner, outer)) = shape.split_last() else { return visit(offset) };
     if shape.contains(&0) {
@@ -76,7 +77,7 @@ pub(super) fn walk(shape: &[usize], offset: i64, strides: &[i64], mut visit: imp
     let (step, mut row) = (strides[outer.len()], offset);
     let mut index = vec![0usize; outer.len()];
     loop {
-        (0..inner as i64).for_each(|i| visit(row + i * step));
+        (0..inner as i64).for_each(|i| visit(row.wrapping_add(i.wrapping_mul(step))));
         let mut axis = outer.len();
         loop {
             if axis == 0 {
@@ -84,11 +85,11 @@ pub(super) fn walk(shape: &[usize], offset: i64, strides: &[i64], mut visit: imp
             }
             axis -= 1;
             index[axis] += 1;
-            row += strides[axis];
+            row = row.wrapping_add(strides[axis]);
             if index[axis] < outer[axis] {
                 break;
             }
-            row -= strides[axis] * outer[axis] as i64;
+            row = row.wrapping_sub(strides[axis].wrapping_mul(outer[axis] as i64));
             index[axis] = 0;
         }
     }
@@ -265,6 +266,19 @@ impl Array {
     }
 }
 
+/// Least and greatest value of an affine walk; none of an empty one.
+pub(super) fn extremes(shape: &[usize], offset: i64, strides: &[i64]) -> Option<(i128, i128)> {
+    if shape.contains(&0) {
+        return None;
+    }
+    let (mut lo, mut hi) = (i128::from(offset), i128::from(offset));
+    for (&n, &s) in shape.iter().zip(strides) {
+        let reach = (n as i128 - 1).saturating_mul(s.into());
+        (lo, hi) = (lo.saturating_add(reach.min(0)), hi.saturating_add(reach.max(0)));
+    }
+    Some((lo, hi))
+}
+
 /// Checks that every address of an affine walk lies in `0..len`.
 pub(super) fn check_addresses(
     shape: &[usize],
@@ -272,16 +286,20 @@ pub(super) fn check_addresses(
     strides: &[i64],
     len: usize,
 ) -> Result<(), Fault> {
-    if shape.contains(&0) {
-        return Ok(());
+    match extremes(shape, offset, strides) {
+        Some((address, _)) if address < 0 => Err(Fault::OutOfBounds { address, len }),
+        Some((_, address)) if address >= len as i128 => Err(Fault::OutOfBounds { address, len }),
+        _ => Ok(()),
     }
-    let (mut lo, mut hi) = (i128::from(offset), i128::from(offset));
-    for (&n, &s) in shape.iter().zip(strides) {
-        let reach = (n as i128 - 1) * i128::from(s);
-        (lo, hi) = (lo + reach.min(0), hi + reach.max(0));
+}
+
+/// The values of an affine walk.
+pub(super) fn affine(shape: &[usize], offset: i64, strides: &[i64]) -> Result<Vec<i64>, Fault> {
+    let fits = |(lo, hi): (i128, i128)| lo >= i64::MIN.into() && hi <= i64::MAX.into();
+    if !extremes(shape, offset, strides).is_none_or(fits) {
+        return Err(Fault::Invalid(format!("{offset} + {strides:?} over {shape:?} overflows")));
     }
-    match if lo < 0 { lo } else { hi } {
-        at if (0..len as i128).contains(&at) => Ok(()),
-        address => Err(Fault::OutOfBounds { address, len }),
-    }
+    let mut values = Vec::with_capacity(count(shape)?);
+    walk(shape, offset, strides, |v| values.push(v));
+    Ok(values)
 }

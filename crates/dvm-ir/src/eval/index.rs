@@ -6,11 +6,16 @@ use super::{
 };
 use crate::PadMode;
 
-/// Index values as positions in `0..extent`; negative ones count from the end.
+/// The position an index means; a negative one counts from the end.
+pub(super) fn position(index: i64, extent: usize) -> Option<usize> {
+    let wrapped = if index < 0 { i128::from(index) + extent as i128 } else { i128::from(index) };
+    usize::try_from(wrapped).ok().filter(|&p| p < extent)
+}
+
+/// Index values as positions in `0..extent`.
 fn positions(index: &Array, axis: usize, extent: usize) -> Result<Vec<usize>, Fault> {
     let one = |(at, &i): (usize, &i64)| {
-        let wrapped = if i < 0 { i128::from(i) + extent as i128 } else { i128::from(i) };
-        usize::try_from(wrapped).ok().filter(|&p| p < extent).ok_or_else(|| Fault::Index {
+        position(i, extent).ok_or_else(|| Fault::Index {
             value: i,
             axis,
             extent,

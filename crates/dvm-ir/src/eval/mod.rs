@@ -8,11 +8,14 @@ mod array;
 mod composite;
 mod elementwise;
 mod index;
+mod kernel;
 mod ops;
 mod reduce;
 mod scalar;
 #[cfg(test)]
 mod tests;
+
+pub use kernel::{eval_kernel, eval_plan};
 
 use array::Array;
 
@@ -38,7 +41,7 @@ pub enum Fault {
     Index {
         /// The index.
         value: i64,
-        /// Axis it selects from.
+        /// Axis it selects from (0 in a kernel, whose operands are flat).
         axis: usize,
         /// Extent of the axis.
         extent: usize,
@@ -102,6 +105,18 @@ pub enum Fault {
         /// Elements in the buffer.
         len: usize,
     },
+    /// An element that is read, or handed out as a result, but was never written.
+    #[error("element {address} is read but never written")]
+    Unwritten {
+        /// Element address.
+        address: usize,
+    },
+    /// An element that one level both writes and reads, or writes twice.
+    #[error("element {address} is used twice in one level, and one of the uses writes it")]
+    Race {
+        /// Element address.
+        address: usize,
+    },
     /// The op or its attributes are malformed.
     #[error("malformed: {0}")]
     Invalid(String),
@@ -138,6 +153,23 @@ pub enum EvalError {
         /// Why.
         #[source]
         fault: Fault,
+    },
+    /// A kernel failed.
+    #[error("kernel `{kernel}`, {at}: {fault}")]
+    Kernel {
+        /// Name of the kernel.
+        kernel: String,
+        /// The value, e.g. `%3`, or the store.
+        at: String,
+        /// Why.
+        #[source]
+        fault: Fault,
+    },
+    /// A plan refers to something it does not have.
+    #[error("malformed plan: {what}")]
+    Plan {
+        /// What is missing.
+        what: String,
     },
     /// An output failed.
     #[error("output `{output}`: {fault}")]

@@ -21,9 +21,23 @@ fn each_run<T, R>(data: &[T], runs: usize, length: usize, f: impl Fn(&[T]) -> R)
 }
 
 pub(super) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], keepdims: bool) -> Result<Array, Fault> {
+    reduce_to(op, x, axes, keepdims, x.dtype)
+}
+
+/// A reduction whose result is rounded (or wrapped) to `dtype`.
+pub(super) fn reduce_to(
+    op: ReduceOp,
+    x: &Array,
+    axes: &[usize],
+    keepdims: bool,
+    dtype: DType,
+) -> Result<Array, Fault> {
     let (moved, runs, length) = x.runs(axes)?;
-    let (dtype, shape) = (x.dtype, reduced_shape(&x.shape, axes, keepdims));
-    let undefined = Err(Fault::DType { dtype });
+    let shape = reduced_shape(&x.shape, axes, keepdims);
+    let undefined = Err(Fault::DType { dtype: x.dtype });
+    if dtype.is_float() != x.dtype.is_float() {
+        return Err(Fault::DTypes { a: x.dtype, b: dtype });
+    }
     match &moved.data {
         Data::Float(v) => {
             if matches!(op, ReduceOp::Any | ReduceOp::All) {
@@ -36,10 +50,14 @@ pub(super) fn reduce(op: ReduceOp, x: &Array, axes: &[usize], keepdims: bool) ->
                 return Err(Fault::Empty);
             }
             let logical = matches!(op, ReduceOp::Any | ReduceOp::All);
-            if logical && dtype != DType::Bool {
+            if logical && x.dtype != DType::Bool {
                 return undefined;
             }
-            Ok(Array::from_int(dtype, shape, each_run(v, runs, length, |r| reduce_ints(op, r, dtype))))
+            Ok(Array::from_int(
+                dtype,
+                shape,
+                each_run(v, runs, length, |r| wrap(reduce_ints(op, r, x.dtype), dtype)),
+            ))
         }
     }
 }
@@ -67,22 +85,22 @@ fn reduce_floats(op: ReduceOp, run: &[f64]) -> f64 {
     }
 }
 
-/// Exact modulo 2^128, wrapped to the dtype; roots and logarithms go through f64 and truncate.
-fn reduce_ints(op: ReduceOp, run: &[i64], dtype: DType) -> i64 {
+/// Exact modulo 2^128, to be wrapped by the caller; roots and logarithms go through f64 and truncate.
+fn reduce_ints(op: ReduceOp, run: &[i64], dtype: DType) -> i128 {
     let values = run.iter().map(|&x| exact(x, dtype));
     let sum = |f: fn(i128) -> i128| values.clone().fold(0i128, |s, x| s.wrapping_add(f(x)));
     let (least, greatest) = int_range(dtype);
-    let through_f64 = |x: f64| scalar::float_to_int(x, dtype);
+    let through_f64 = |x: f64| exact(scalar::float_to_int(x, dtype), dtype);
     match op {
-        ReduceOp::Sum => wrap(sum(|x| x), dtype),
-        ReduceOp::Mean => wrap(sum(|x| x) / run.len() as i128, dtype),
-        ReduceOp::Prod => wrap(values.fold(1i128, i128::wrapping_mul), dtype),
-        ReduceOp::Max => wrap(values.fold(least, i128::max), dtype),
-        ReduceOp::Min => wrap(values.fold(greatest, i128::min), dtype),
-        ReduceOp::Any => i64::from(run.iter().any(|&x| x != 0)),
-        ReduceOp::All => i64::from(run.iter().all(|&x| x != 0)),
-        ReduceOp::L1 => wrap(sum(i128::abs), dtype),
-        ReduceOp::SumSquare => wrap(sum(|x| x.wrapping_mul(x)), dtype),
+        ReduceOp::Sum => sum(|x| x),
+        ReduceOp::Mean => sum(|x| x) / run.len() as i128,
+        ReduceOp::Prod => values.fold(1i128, i128::wrapping_mul),
+        ReduceOp::Max => values.fold(least, i128::max),
+        ReduceOp::Min => values.fold(greatest, i128::min),
+        ReduceOp::Any => i128::from(run.iter().any(|&x| x != 0)),
+        ReduceOp::All => i128::from(run.iter().all(|&x| x != 0)),
+        ReduceOp::L1 => sum(i128::abs),
+        ReduceOp::SumSquare => sum(|x| x.wrapping_mul(x)),
         ReduceOp::L2 => through_f64((sum(|x| x.wrapping_mul(x)) as f64).sqrt()),
         ReduceOp::LogSum => through_f64(libm::log(sum(|x| x) as f64)),
         ReduceOp::LogSumExp => {
@@ -198,18 +216,22 @@ pub(super) fn matmul(a: &Array, b: &Array, trans_a: bool, trans_b: bool) -> Resu
     let batch = broadcast_shapes(a_batch, b_batch)?;
     let with = |mat: &[usize]| [&batch[..], mat].concat();
     let (a, b) = (a.expand(&with(a_mat))?, b.expand(&with(b_mat))?);
-    batched_product(&a, &b, with(&[m, n]), (m, k, n))
+    if a.dtype != b.dtype {
+        return Err(Fault::DTypes { a: a.dtype, b: b.dtype });
+    }
+    batched_product(&a, &b, with(&[m, n]), (m, k, n), a.dtype)
 }
 
-/// Products of `[.., m, k]` by `[.., k, n]` of equal batches.
+/// Products of `[.., m, k]` by `[.., k, n]` of equal batches, rounded (or wrapped) to `dtype`.
 pub(super) fn batched_product(
     a: &Array,
     b: &Array,
     shape: Vec<usize>,
     (m, k, n): (usize, usize, usize),
+    dtype: DType,
 ) -> Result<Array, Fault> {
-    if a.dtype != b.dtype {
-        return Err(Fault::DTypes { a: a.dtype, b: b.dtype });
+    if dtype.is_float() != a.dtype.is_float() {
+        return Err(Fault::DTypes { a: a.dtype, b: dtype });
     }
     fn each<T: Copy>(
         (a, b, c): (&[T], &[T], &mut [T]),
@@ -245,16 +267,16 @@ pub(super) fn batched_product(
         (Data::Float(x), Data::Float(y)) => {
             let mut c = vec![0.0; size];
             each((x, y, &mut c), (m, k, n), 0.0, |c, a, b| c + a * b);
-            Array::from_f64(a.dtype, shape, c)
+            Array::from_f64(dtype, shape, c)
         }
         (Data::Int(x), Data::Int(y)) => {
             // Wrapping at 64 bits first changes nothing modulo the dtype's width.
             let mut c = vec![0i64; size];
             each((x, y, &mut c), (m, k, n), 0, |c, a, b| c.wrapping_add(a.wrapping_mul(b)));
-            let wrapped = c.iter().map(|&v| wrap(v.into(), a.dtype)).collect();
-            Array::from_int(a.dtype, shape, wrapped)
+            let wrapped = c.iter().map(|&v| wrap(v.into(), dtype)).collect();
+            Array::from_int(dtype, shape, wrapped)
         }
-        _ => return Err(Fault::DType { dtype: a.dtype }),
+        _ => return Err(Fault::DTypes { a: a.dtype, b: b.dtype }),
     })
 }
 
