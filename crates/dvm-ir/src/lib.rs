@@ -20,6 +20,7 @@ pub mod kernel;
 mod op;
 pub mod plan;
 mod tensor;
+mod verify;
 
 pub use check::{Check, CheckCond};
 pub use dim::{Answer, Bindings, Dim, DimError, DimTable, DimValues, Symbol};
@@ -31,3 +32,4 @@ pub use kernel::Kernel;
 pub use op::*;
 pub use plan::Plan;
 pub use tensor::{Tensor, TensorError};
+pub use verify::Violation;

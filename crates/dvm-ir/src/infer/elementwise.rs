@@ -3,27 +3,37 @@
 use super::{Infer, Result_};
 use crate::{BinaryOp, CheckCond, DType, Dim, Op, TensorType, UnaryOp};
 
+/// Dtype of the result, or the rule the operand's dtype breaks.
+pub(crate) fn unary_dtype(u: UnaryOp, x: DType) -> Result<DType, &'static str> {
+    let fits = match u {
+        UnaryOp::Copy => Ok(()),
+        UnaryOp::Not if x.is_float() => Err("needs bool or an integer dtype"),
+        UnaryOp::Not => Ok(()),
+        u if u.float_only() && !x.is_float() => Err("needs a float dtype"),
+        _ if x == DType::Bool => Err("not defined for bool"),
+        _ => Ok(()),
+    };
+    fits.map(|()| if u.is_test() { DType::Bool } else { x })
+}
+
+/// Dtype of the result, or the rule the operands' dtype breaks.
+pub(crate) fn binary_dtype(b: BinaryOp, x: DType) -> Result<DType, &'static str> {
+    match b {
+        BinaryOp::Shl | BinaryOp::Shr if !x.is_int() => Err("needs an integer dtype"),
+        b if b.is_bitwise() && x.is_float() => Err("needs bool or an integer dtype"),
+        b if b.is_comparison() => Ok(DType::Bool),
+        b if !b.is_bitwise() && x == DType::Bool => Err("not defined for bool"),
+        _ => Ok(x),
+    }
+}
+
 impl Infer<'_> {
     pub(super) fn unary(&mut self, u: UnaryOp) -> Result_<TensorType> {
-        let dtype = self.dtype(0);
-        match u {
-            UnaryOp::Copy => {}
-            UnaryOp::Not => self.require(!dtype.is_float(), "needs bool or an integer dtype")?,
-            u if u.float_only() => self.float(0)?,
-            _ => self.numeric(0)?,
-        }
-        let dtype = if u.is_test() { DType::Bool } else { dtype };
+        let dtype = unary_dtype(u, self.dtype(0)).map_err(|rule| self.fail(rule))?;
         Ok(TensorType { dtype, shape: self.shape(0).to_vec() })
     }
     pub(super) fn binary(&mut self, b: BinaryOp) -> Result_<TensorType> {
-        let dtype = self.same_dtypes(0..2)?;
-        match b {
-            BinaryOp::Shl | BinaryOp::Shr => self.require(dtype.is_int(), "needs an integer dtype")?,
-            b if b.is_bitwise() => self.require(!dtype.is_float(), "needs bool or an integer dtype")?,
-            b if b.is_comparison() => {}
-            _ => self.numeric(0)?,
-        }
-        let dtype = if b.is_comparison() { DType::Bool } else { dtype };
+        let dtype = binary_dtype(b, self.same_dtypes(0..2)?).map_err(|rule| self.fail(rule))?;
         Ok(TensorType { dtype, shape: self.broadcast(&[0, 1])? })
     }
     pub(super) fn ternary(&mut self) -> Result_<TensorType> {

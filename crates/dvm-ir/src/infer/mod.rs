@@ -8,6 +8,8 @@ mod compute;
 mod elementwise;
 mod shape;
 
+pub(crate) use elementwise::{binary_dtype, unary_dtype};
+
 use std::fmt::Display;
 
 use crate::{Answer, Check, CheckCond, DType, Dim, DimTable, Graph, IrError, Op, Shape, TensorType, ValueId};
