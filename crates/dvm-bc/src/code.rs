@@ -76,6 +76,10 @@ impl Code {
     pub fn push(&mut self, inst: &Inst) -> Result<(), EncodeError> {
         crate::encode::encode(inst, &mut self.words)
     }
+    /// Appends a word as it is.
+    pub(crate) fn push_word(&mut self, word: u64) {
+        self.words.push(word);
+    }
     /// Decodes the instructions in order; ends after the first error.
     pub fn iter(&self) -> impl Iterator<Item = Result<Inst, DecodeError>> + '_ {
         crate::decode::Decoder::new(&self.words)

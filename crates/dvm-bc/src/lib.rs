@@ -17,6 +17,7 @@ mod opcode;
 mod operand;
 mod program;
 mod target;
+mod text;
 mod verify;
 
 pub use access::{Access, Operand};
@@ -26,4 +27,5 @@ pub use opcode::*;
 pub use operand::*;
 pub use program::*;
 pub use target::*;
+pub use text::{AsmError, asm, disasm, disasm_with};
 pub use verify::*;

@@ -1,0 +1,161 @@
+//! Every instruction of the table: encoding and text are exact both ways.
+
+mod common;
+
+use common::{Rng, inst};
+use dvm_bc::*;
+
+fn program(code: Code) -> Program {
+    let body = Section { place: Place::Body, code };
+    Program {
+        name: "p".into(),
+        target: target(),
+        args: vec![],
+        templates: vec![Template {
+            name: "t".into(),
+            kind: Kind::Mix,
+            slots: vec![],
+            parallel: vec![1, 2],
+            phases: vec![Phase { seq: vec![3], rotate: false, sections: vec![body] }],
+        }],
+        steps: vec![],
+        aliases: vec![],
+    }
+}
+
+fn target() -> Target {
+    Target {
+        name: "t".into(),
+        cores: 1,
+        spaces: vec![],
+        block: 64,
+        panel_nr: vec![],
+        panel_mr: 1,
+        exchange: Exchange::Memory,
+        async_pipes: true,
+        events: 3,
+    }
+}
+
+#[test]
+fn encoding_and_text_round_trip() {
+    let mut r = Rng(1);
+    for &op in Opcode::ALL {
+        for _ in 0..60 {
+            let i = inst(op, &mut r);
+            let mut code = Code::default();
+            code.push(&i).unwrap_or_else(|e| panic!("{e}\n{i:?}"));
+            let back: Vec<_> = code.iter().collect();
+            assert_eq!(back, [Ok(i.clone())]);
+            let text = disasm(&program(code.clone()));
+            let read = asm(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let again = &read.templates[0].phases[0].sections[0].code;
+            assert_eq!(*again, code, "{i:?}\n{text}\n{}", disasm(&read));
+            assert_eq!(disasm(&read), text);
+        }
+    }
+}
+
+#[test]
+fn any_words_decode_or_fail_and_print() {
+    let mut r = Rng(2);
+    for round in 0..20_000 {
+        let words: Vec<u64> = if round % 2 == 0 {
+            (0..r.below(6)).map(|_| r.next()).collect()
+        } else {
+            // One bit of a sound run flipped.
+            let mut code = Code::default();
+            for _ in 0..2 {
+                let op = r.pick(Opcode::ALL);
+                code.push(&inst(op, &mut r)).expect("samples fit");
+            }
+            let mut words = code.words().to_vec();
+            let at = r.below(words.len() as u64) as usize;
+            words[at] ^= 1 << r.below(64);
+            words
+        };
+        let code = Code::from_words(words.clone());
+        let insts: Vec<_> = code.iter().collect();
+        assert!(insts.iter().rev().skip(1).all(Result::is_ok), "goes on after an error");
+        if insts.iter().all(Result::is_ok) {
+            let mut again = Code::default();
+            insts.iter().for_each(|i| again.push(i.as_ref().expect("checked")).expect("decoded"));
+            assert_eq!(again.words(), words, "an instruction has two encodings");
+        }
+        let text = disasm(&program(code.clone()));
+        let read = asm(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(read.templates[0].phases[0].sections[0].code, code, "{text}");
+    }
+}
+
+#[test]
+fn fields_that_do_not_fit_are_errors() {
+    let local = Local { space: Space::Ub, offset: 0 };
+    let mem =
+        |offset, strides: &[(u8, i64)]| Mem { slot: 0, offset, strides: strides.iter().copied().collect() };
+    let load = |src, cols| Load { dst: local, src, rows: Size::ONE, cols, pitch: 0, hints: Hints::default() };
+    let view = |n| {
+        let loops = vec![Loop { count: Size::ONE, stride: 0 }; n].into();
+        ViewLoad { dst: local, src: mem(0, &[]), loops, hints: Hints::default() }
+    };
+    for (op, operands, error) in [
+        (
+            Opcode::Load,
+            load(mem(0, &[]), Size::fixed(1 << 28)).into(),
+            "load: `cols` = 268435456 does not fit 28 bits",
+        ),
+        (
+            Opcode::Load,
+            load(mem(1 << 43, &[]), Size::ONE).into(),
+            "load: `src` = 8796093022208 does not fit 44 bits",
+        ),
+        (Opcode::Load, load(mem(0, &[(0, 1 << 59)]), Size::ONE).into(), "does not fit 60 bits"),
+        (Opcode::Load, load(mem(0, &[(11, 1)]), Size::ONE).into(), "load: `src`: 11 is more than 10"),
+        (
+            Opcode::Load,
+            load(mem(0, &[]), Size { body: 2, tail: 1, extent: Some(15) }).into(),
+            "15 is more than 10",
+        ),
+        (Opcode::ViewLoad, Operands::from(view(5)), "view_load: `loops`: 5 is more than 4"),
+        (Opcode::Load, Operands::from(view(4)), "load: takes Load operands, not ViewLoad"),
+    ] {
+        let mut code = Code::default();
+        let e = code.push(&Inst::new(op, DType::F32, operands)).expect_err(error);
+        assert!(e.to_string().contains(error), "{e}\n{error}");
+        assert!(code.words().is_empty());
+    }
+}
+
+/// The table's numbers are in stored programs: a change here is a change of format.
+#[test]
+fn numbers_are_stable() {
+    for (number, mnemonic) in [(0x00, "end"), (0x10, "load"), (0x20, "vcopy"), (0x50, "vadd"), (0x80, "vfma")]
+    {
+        assert_eq!(Opcode::from_number(number).map(Opcode::mnemonic), Some(mnemonic));
+    }
+    let list: String = Opcode::ALL.iter().map(|&o| format!("{:02x} {}\n", o as u8, o.mnemonic())).collect();
+    let hash =
+        list.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    assert_eq!(hash, 0, "numbers or names changed, new hash 0x{hash:x}:\n{list}");
+    assert_eq!(
+        DType::ALL.iter().map(|d| d.name()).collect::<Vec<_>>().join(" "),
+        "f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64 bool"
+    );
+}
+
+/// A vector instruction is short.
+#[test]
+fn vector_instructions_are_at_most_64_bytes_on_average() {
+    let mut r = Rng(3);
+    let (mut words, mut n) = (0, 0);
+    for &op in Opcode::ALL
+        .iter()
+        .filter(|o| matches!(o.form(), Form::Unary | Form::Binary | Form::Ternary | Form::Cast))
+    {
+        let mut code = Code::default();
+        code.push(&inst(op, &mut r)).expect("fits");
+        words += code.words().len();
+        n += 1;
+    }
+    assert!(words * 8 <= 64 * n, "{} bytes", words * 8 / n);
+}
