@@ -1,0 +1,301 @@
+//! Convolution and pooling, made of sliding-window views.
+
+use dvm_ir::{BinaryOp as B, DType, Dim, Op, PadMode, ReduceOp as R, Scalar, UnaryOp as U};
+
+use super::{OpRow, op};
+use crate::cx::{Cx, Outs};
+use crate::error::{Fail, invalid, unsupported};
+use crate::value::V;
+
+pub(super) const ROWS: &[OpRow] = &[
+    op!("AveragePool", 7, average_pool),
+    op!("Conv", 1, conv),
+    op!("GlobalAveragePool", 1, |c| global_pool(c, R::Mean)),
+    op!("GlobalLpPool", 2, global_lp_pool),
+    op!("GlobalMaxPool", 1, |c| global_pool(c, R::Max)),
+    op!("LpPool", 2, lp_pool),
+    op!("MaxPool", 8, max_pool, "without the second result (indices)"),
+];
+
+/// How windows lie along one spatial axis.
+#[derive(Clone, Copy)]
+struct Axis {
+    size: i64,
+    stride: i64,
+    dilation: i64,
+    before: Dim,
+    after: Dim,
+    /// Further padding that only rounding up asks for; averages never count it.
+    extra: Dim,
+    count: Dim,
+}
+
+/// Windows of every spatial axis, from the attributes.
+fn windows(c: &mut Cx<'_, '_>, x: V, kernel: &[i64]) -> Result<Vec<Axis>, Fail> {
+    let shape = c.shape(x);
+    let n = kernel.len();
+    if shape.len() != n + 2 {
+        return invalid(format!("rank {} for {n} spatial axes", shape.len()));
+    }
+    let strides = c.ints("strides")?.unwrap_or_else(|| vec![1; n]);
+    let dilations = c.ints("dilations")?.unwrap_or_else(|| vec![1; n]);
+    let pads = c.ints("pads")?.unwrap_or_else(|| vec![0; 2 * n]);
+    let auto = c.string("auto_pad")?.unwrap_or("NOTSET");
+    let ceil = c.flag("ceil_mode", false)?;
+    if strides.len() != n || dilations.len() != n || pads.len() != 2 * n {
+        return invalid(format!("strides {strides:?}, dilations {dilations:?}, pads {pads:?} for {n} axes"));
+    }
+    let all = kernel.iter().chain(&strides).chain(&dilations);
+    if let Some(bad) = all.clone().find(|&&k| k < 1 || k > 1 << 31) {
+        return invalid(format!("{bad} as a kernel extent, stride or dilation"));
+    }
+    if pads.iter().any(|p| !(-(1 << 31)..=1 << 31).contains(p)) {
+        return invalid(format!("pads {pads:?}"));
+    }
+    let mut axes = vec![];
+    for i in 0..n {
+        let extent = shape[i + 2];
+        let (size, stride, dilation) = (kernel[i], strides[i], dilations[i]);
+        let span = c.num((size - 1) * dilation + 1);
+        let step = c.num(stride);
+        let (mut before, mut after) = (c.num(pads[i]), c.num(pads[n + i]));
+        let dims = c.dims();
+        match auto {
+            "NOTSET" => {}
+            "VALID" => (before, after) = (Dim::ZERO, Dim::ZERO),
+            "SAME_UPPER" | "SAME_LOWER" => {
+                let count = dims.ceil_div(extent, step);
+                let last = dims.sub(count, Dim::ONE);
+                let reach = dims.mul(last, step);
+                let reach = dims.add(reach, span);
+                let total = dims.sub(reach, extent);
+                let total = dims.max(total, Dim::ZERO);
+                let two = dims.constant(2);
+                let less = dims.floor_div(total, two);
+                let more = dims.sub(total, less);
+                (before, after) = if auto == "SAME_UPPER" { (less, more) } else { (more, less) };
+            }
+            other => return invalid(format!("auto_pad \"{other}\"")),
+        }
+        let padded = dims.add(extent, before);
+        let padded = dims.add(padded, after);
+        let free = dims.sub(padded, span);
+        let mut count = if ceil && auto == "NOTSET" { dims.ceil_div(free, step) } else { dims.floor_div(free, step) };
+        count = dims.add(count, Dim::ONE);
+        let mut extra = Dim::ZERO;
+        if ceil && auto == "NOTSET" {
+            // A window that would start in the padding after the data is dropped.
+            let last = dims.sub(count, Dim::ONE);
+            let start = dims.mul(last, step);
+            let limit = dims.add(extent, before);
+            let inside = dims.lt(start, limit);
+            let dropped = dims.not(inside);
+            count = dims.sub(count, dropped);
+            let last = dims.sub(count, Dim::ONE);
+            let reach = dims.mul(last, step);
+            let reach = dims.add(reach, span);
+            let lack = dims.sub(reach, padded);
+            extra = dims.max(lack, Dim::ZERO);
+        }
+        count = dims.max(count, Dim::ZERO);
+        axes.push(Axis { size, stride, dilation, before, after, extra, count });
+    }
+    Ok(axes)
+}
+
+/// Pads the last axes and opens windows on them: `[.., count, size, count, size]` for each spatial axis from `first` on.
+fn open(c: &mut Cx<'_, '_>, x: V, first: usize, axes: &[Axis], pad: Scalar, with_extra: bool) -> Result<V, Fail> {
+    let rank = c.rank(x);
+    let (mut before, mut after) = (vec![Dim::ZERO; rank], vec![Dim::ZERO; rank]);
+    for (i, a) in axes.iter().enumerate() {
+        before[first + i] = a.before;
+        after[first + i] = if with_extra { c.dims().add(a.after, a.extra) } else { a.after };
+    }
+    let mut y = x;
+    if before.iter().chain(&after).any(|&p| p != Dim::ZERO) {
+        y = c.push(Op::Pad { before, after, mode: PadMode::Constant, value: pad }, &[x])?;
+    }
+    for (i, a) in axes.iter().enumerate() {
+        let size = c.num(a.size);
+        let op =
+            Op::Window { axis: first + 2 * i, count: a.count, size, stride: a.stride, dilation: a.dilation };
+        y = c.push(op, &[y])?;
+    }
+    Ok(y)
+}
+
+fn kernel_shape(c: &mut Cx<'_, '_>) -> Result<Vec<i64>, Fail> {
+    match c.ints("kernel_shape")? {
+        Some(k) if !k.is_empty() && k.len() <= 6 => Ok(k),
+        k => invalid(format!("kernel_shape {k:?}")),
+    }
+}
+
+fn conv(c: &mut Cx<'_, '_>) -> Outs {
+    let (x, w) = (c.input(0)?, c.input(1)?);
+    let (xs, ws) = (c.shape(x), c.shape(w));
+    if ws.len() < 3 || ws.len() > 8 {
+        return invalid(format!("a kernel of rank {}", ws.len()));
+    }
+    let mut kernel = vec![];
+    for &d in &ws[2..] {
+        match c.dims().as_const(d) {
+            Some(k) => kernel.push(k),
+            None => return Err(Fail::NeedsDims(c.imp.extent_symbols())),
+        }
+    }
+    if c.ints("kernel_shape")?.is_some_and(|k| k != kernel) {
+        return invalid("kernel_shape is not the shape of the kernel");
+    }
+    let axes = windows(c, x, &kernel)?;
+    let group = c.int_or("group", 1)?;
+    if group < 1 {
+        return invalid(format!("group = {group}"));
+    }
+    let zero = if c.dtype(x).is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) };
+    let n = kernel.len();
+    let counts: Vec<Dim> = axes.iter().map(|a| a.count).collect();
+    let y = open(c, x, 2, &axes, zero, false)?;
+    let g = c.num(group);
+    let dims = c.dims();
+    let (per_in, per_out) = (dims.floor_div(xs[1], g), dims.floor_div(ws[0], g));
+    let what = "channels of the data and of the kernel";
+    let wanted = dims.mul(ws[1], g);
+    c.assume(dvm_ir::CheckCond::Equal(xs[1], wanted), what)?;
+    // Axes of y: batch, channels, then (count, size) for each spatial axis.
+    let out = if group == 1 {
+        let perm: Vec<usize> =
+            [0].into_iter().chain((0..n).map(|i| 2 + 2 * i)).chain([1]).chain((0..n).map(|i| 3 + 2 * i)).collect();
+        let y = c.transpose(y, perm)?;
+        let (points, depth) = (c.dims().product(&counts), c.dims().product(&ws[1..]));
+        let y = c.reshape(y, vec![xs[0], points, depth])?;
+        let w = c.reshape(w, vec![ws[0], depth])?;
+        let y = c.matmul(y, w, false, true)?;
+        c.transpose(y, vec![0, 2, 1])?
+    } else {
+        let mut split = c.shape(y);
+        split.splice(1..2, [g, per_in]);
+        let y = c.reshape(y, split)?;
+        let perm: Vec<usize> = [0, 1, 2]
+            .into_iter()
+            .chain((0..n).map(|i| 4 + 2 * i))
+            .chain((0..n).map(|i| 3 + 2 * i))
+            .collect();
+        let y = c.transpose(y, perm)?;
+        let (points, depth) = (c.dims().product(&counts), c.dims().product(&ws[1..]));
+        let y = c.reshape(y, vec![xs[0], g, depth, points])?;
+        let w = c.reshape(w, vec![g, per_out, depth])?;
+        c.matmul(w, y, false, false)?
+    };
+    let out = c.reshape(out, [&[xs[0], ws[0]], &counts[..]].concat())?;
+    match c.opt(2) {
+        Some(bias) => {
+            let rank = c.rank(out);
+            let bias = c.place(bias, 1, rank)?;
+            Ok(vec![c.add(out, bias)?])
+        }
+        None => Ok(vec![out]),
+    }
+}
+
+/// Size axes of an opened value whose spatial axes begin at `first`.
+fn size_axes(first: usize, n: usize) -> Vec<usize> {
+    (0..n).map(|i| first + 2 * i + 1).collect()
+}
+
+fn max_pool(c: &mut Cx<'_, '_>) -> Outs {
+    let x = c.input(0)?;
+    if c.wants(1) {
+        return unsupported("the indices as a result");
+    }
+    let kernel = kernel_shape(c)?;
+    let axes = windows(c, x, &kernel)?;
+    let least = least(c.dtype(x));
+    let y = open(c, x, 2, &axes, least, true)?;
+    Ok(vec![c.reduce(R::Max, y, &size_axes(2, kernel.len()), false)?])
+}
+
+fn least(dtype: DType) -> Scalar {
+    match dtype {
+        d if d.is_float() => Scalar::Float(f64::NEG_INFINITY),
+        DType::I8 => Scalar::Int(i64::from(i8::MIN)),
+        DType::I16 => Scalar::Int(i64::from(i16::MIN)),
+        DType::I32 => Scalar::Int(i64::from(i32::MIN)),
+        DType::I64 => Scalar::Int(i64::MIN),
+        _ => Scalar::Int(0),
+    }
+}
+
+/// The sum of a window over how many of its elements count.
+fn average_pool(c: &mut Cx<'_, '_>) -> Outs {
+    let x = c.input(0)?;
+    let kernel = kernel_shape(c)?;
+    let axes = windows(c, x, &kernel)?;
+    let include = c.flag("count_include_pad", false)?;
+    let y = open(c, x, 2, &axes, Scalar::Float(0.0), true)?;
+    let n = kernel.len();
+    let padded = axes.iter().any(|a| (!include && (a.before, a.after) != (Dim::ZERO, Dim::ZERO)) || a.extra != Dim::ZERO);
+    if !padded {
+        return Ok(vec![c.reduce(R::Mean, y, &size_axes(2, n), false)?]);
+    }
+    let dtype = c.dtype(x);
+    let sum = c.reduce(R::Sum, y, &size_axes(2, n), false)?;
+    let mut extents = c.shape(x)[2..].to_vec();
+    let mut rest = axes.clone();
+    if include {
+        for (e, a) in extents.iter_mut().zip(&mut rest) {
+            let dims = c.dims();
+            let padded = dims.add(*e, a.before);
+            *e = dims.add(padded, a.after);
+            (a.before, a.after) = (Dim::ZERO, Dim::ZERO);
+        }
+    }
+    let ones = c.fill(dtype, Scalar::Float(1.0), extents)?;
+    let count = open(c, ones, 0, &rest, Scalar::Float(0.0), true)?;
+    let count = c.reduce(R::Sum, count, &size_axes(0, n), false)?;
+    Ok(vec![c.div(sum, count)?])
+}
+
+/// (sum |x|^p)^(1/p) over the axes.
+fn p_norm(c: &mut Cx<'_, '_>, x: V, p: i64, axes: &[usize], keepdims: bool) -> Result<V, Fail> {
+    match p {
+        1 => c.reduce(R::L1, x, axes, keepdims),
+        2 => c.reduce(R::L2, x, axes, keepdims),
+        p if p > 0 => {
+            let y = c.unary(U::Abs, x)?;
+            let y = c.with(B::Pow, y, p as f64)?;
+            let y = c.reduce(R::Sum, y, axes, keepdims)?;
+            c.with(B::Pow, y, 1.0 / p as f64)
+        }
+        p => invalid(format!("p = {p}")),
+    }
+}
+
+fn lp_pool(c: &mut Cx<'_, '_>) -> Outs {
+    let x = c.input(0)?;
+    let kernel = kernel_shape(c)?;
+    let axes = windows(c, x, &kernel)?;
+    let y = open(c, x, 2, &axes, Scalar::Float(0.0), true)?;
+    let p = c.int_or("p", 2)?;
+    Ok(vec![p_norm(c, y, p, &size_axes(2, kernel.len()), false)?])
+}
+
+fn global_axes(c: &Cx<'_, '_>, x: V) -> Result<Vec<usize>, Fail> {
+    if c.rank(x) < 3 {
+        return invalid(format!("rank {}, must be 3 or more", c.rank(x)));
+    }
+    Ok((2..c.rank(x)).collect())
+}
+
+fn global_pool(c: &mut Cx<'_, '_>, op: R) -> Outs {
+    let x = c.input(0)?;
+    let axes = global_axes(c, x)?;
+    Ok(vec![c.reduce(op, x, &axes, true)?])
+}
+
+fn global_lp_pool(c: &mut Cx<'_, '_>) -> Outs {
+    let x = c.input(0)?;
+    let axes = global_axes(c, x)?;
+    let p = c.int_or("p", 2)?;
+    Ok(vec![p_norm(c, x, p, &axes, true)?])
+}

@@ -1,0 +1,95 @@
+//! A model at a glance, for `dvm inspect`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::import::{ImportOptions, Importer};
+use crate::producer;
+use crate::proto::ModelProto;
+
+/// An input or output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SummaryValue {
+    /// Name.
+    pub name: String,
+    /// Dtype and shape, e.g. `f32[b, 256]`.
+    pub ty: String,
+}
+
+/// What a model holds and what of it is not supported.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Tool that wrote the model.
+    pub producer: String,
+    /// Operator sets by domain (empty for ONNX's own).
+    pub opsets: BTreeMap<String, i64>,
+    /// Inputs.
+    pub inputs: Vec<SummaryValue>,
+    /// Outputs that could be imported.
+    pub outputs: Vec<SummaryValue>,
+    /// Symbols standing for extents.
+    pub symbols: Vec<String>,
+    /// How often each op occurs, in called functions and taken branches too.
+    pub ops: BTreeMap<String, usize>,
+    /// Everything that is not supported or not valid.
+    pub problems: Vec<crate::Problem>,
+    /// Inputs whose values decide the structure of the graph.
+    pub needs_values: Vec<String>,
+    /// Symbols whose values decide the structure of the graph.
+    pub needs_dims: Vec<String>,
+}
+
+pub(crate) fn of(model: &ModelProto, opts: &ImportOptions) -> Summary {
+    let mut imp = Importer::run(model, opts);
+    imp.finish();
+    let g = &imp.graph;
+    let value = |name: &str, v| SummaryValue {
+        name: name.to_string(),
+        ty: g.dims.display_type(&g.value(v).ty).to_string(),
+    };
+    Summary {
+        producer: producer(model),
+        inputs: g.inputs.iter().map(|i| value(&i.name, i.value)).collect(),
+        outputs: g.outputs.iter().map(|o| value(&o.name, o.value)).collect(),
+        symbols: imp.extent_symbols(),
+        opsets: imp.opsets.iter().map(|(d, v)| (d.clone(), *v)).collect(),
+        needs_values: imp.needs_values.iter().cloned().collect(),
+        needs_dims: imp.needs_dims.iter().cloned().collect(),
+        ops: imp.op_counts,
+        problems: imp.problems,
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.producer.is_empty() {
+            writeln!(f, "producer  {}", self.producer)?;
+        }
+        for (d, v) in &self.opsets {
+            writeln!(f, "opset     {} {v}", if d.is_empty() { "ai.onnx" } else { d })?;
+        }
+        for v in &self.inputs {
+            writeln!(f, "input     {}: {}", v.name, v.ty)?;
+        }
+        for v in &self.outputs {
+            writeln!(f, "output    {}: {}", v.name, v.ty)?;
+        }
+        if !self.symbols.is_empty() {
+            writeln!(f, "symbols   {}", self.symbols.join(", "))?;
+        }
+        let ops: Vec<String> = self.ops.iter().map(|(op, n)| format!("{op} {n}")).collect();
+        writeln!(f, "ops       {}", ops.join(", "))?;
+        if !self.needs_values.is_empty() {
+            writeln!(f, "structure depends on the values of  {}", self.needs_values.join(", "))?;
+        }
+        if !self.needs_dims.is_empty() {
+            writeln!(f, "structure depends on the dims  {}", self.needs_dims.join(", "))?;
+        }
+        for p in &self.problems {
+            writeln!(f, "problem   {p}")?;
+        }
+        Ok(())
+    }
+}
