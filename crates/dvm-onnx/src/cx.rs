@@ -1,6 +1,6 @@
 //! What a handler sees of one node: operands, attributes, and building blocks for the graph.
 
-use dvm_ir::{BinaryOp, CheckCond, DType, Dim, DimTable, Op, ReduceOp, Scalar, Tensor, UnaryOp, ValueId};
+use dvm_ir::{BinaryOp, CheckCond, DType, Dim, DimTable, Op, ReduceOp, Scalar, Tensor, UnaryOp};
 
 use crate::error::{Fail, invalid, unsupported};
 use crate::import::Importer;
@@ -20,7 +20,12 @@ pub(crate) struct Cx<'i, 'm> {
 }
 
 impl<'i, 'm> Cx<'i, 'm> {
-    pub(crate) fn new(imp: &'i mut Importer<'m>, node: &'i NodeProto, inputs: Vec<Option<V>>, opset: i64) -> Self {
+    pub(crate) fn new(
+        imp: &'i mut Importer<'m>,
+        node: &'i NodeProto,
+        inputs: Vec<Option<V>>,
+        opset: i64,
+    ) -> Self {
         Cx { imp, node, inputs, opset }
     }
 
@@ -62,9 +67,6 @@ impl<'i, 'm> Cx<'i, 'm> {
             },
         }
     }
-    pub(crate) fn has_attr(&self, name: &str) -> bool {
-        self.attr(name).is_some()
-    }
     pub(crate) fn int(&self, name: &str) -> Result<Option<i64>, Fail> {
         // A zero may be left out by writers that skip default values.
         self.typed(name, attribute_type::INT, "an integer", |a| {
@@ -92,7 +94,8 @@ impl<'i, 'm> Cx<'i, 'm> {
         self.typed(name, attribute_type::FLOATS, "a list of floats", |a| Some(a.floats.clone()))
     }
     pub(crate) fn string(&self, name: &str) -> Result<Option<&'i str>, Fail> {
-        let s = self.typed(name, attribute_type::STRING, "a string", |a| Some(a.s.as_deref().unwrap_or(b"")))?;
+        let s =
+            self.typed(name, attribute_type::STRING, "a string", |a| Some(a.s.as_deref().unwrap_or(b"")))?;
         match s.map(std::str::from_utf8) {
             None => Ok(None),
             Some(Ok(s)) => Ok(Some(s)),
@@ -251,9 +254,6 @@ impl<'i, 'm> Cx<'i, 'm> {
 
     // Building.
 
-    pub(crate) fn tensor(&mut self, v: V) -> Result<ValueId, Fail> {
-        self.imp.materialise(v)
-    }
     pub(crate) fn push(&mut self, op: Op, operands: &[V]) -> Result<V, Fail> {
         let mut ids = Vec::with_capacity(operands.len());
         for &v in operands {
@@ -303,7 +303,11 @@ impl<'i, 'm> Cx<'i, 'm> {
         if self.shape(x) == shape { Ok(x) } else { self.push(Op::Expand { shape }, &[x]) }
     }
     pub(crate) fn transpose(&mut self, x: V, perm: Vec<usize>) -> Result<V, Fail> {
-        if perm.iter().enumerate().all(|(i, &p)| i == p) { Ok(x) } else { self.push(Op::Transpose { perm }, &[x]) }
+        if perm.iter().enumerate().all(|(i, &p)| i == p) {
+            Ok(x)
+        } else {
+            self.push(Op::Transpose { perm }, &[x])
+        }
     }
     pub(crate) fn reduce(&mut self, op: ReduceOp, x: V, axes: &[usize], keepdims: bool) -> Result<V, Fail> {
         self.push(Op::Reduce { op, axes: axes.to_vec(), keepdims }, &[x])
@@ -322,7 +326,10 @@ impl<'i, 'm> Cx<'i, 'm> {
     pub(crate) fn place(&mut self, x: V, at: usize, rank: usize) -> Result<V, Fail> {
         let own = self.shape(x);
         if at + own.len() > rank {
-            return invalid(format!("an operand of rank {} does not fit a rank-{rank} tensor at axis {at}", own.len()));
+            return invalid(format!(
+                "an operand of rank {} does not fit a rank-{rank} tensor at axis {at}",
+                own.len()
+            ));
         }
         let mut shape = vec![Dim::ONE; rank - at];
         shape[..own.len()].copy_from_slice(&own);

@@ -218,7 +218,10 @@ impl<'m> Importer<'m> {
     pub(crate) fn is_known(&self, v: V) -> bool {
         let val = self.val(v);
         val.elems.is_some()
-            || val.tensor.as_ref().is_some_and(|t| t.len() <= if t.dtype().is_float() { 16 } else { MAX_ELEMS })
+            || val
+                .tensor
+                .as_ref()
+                .is_some_and(|t| t.len() <= if t.dtype().is_float() { 16 } else { MAX_ELEMS })
     }
     /// Extents, when all are constant.
     pub(crate) fn const_shape(&self, v: V) -> Option<Vec<usize>> {
@@ -299,6 +302,9 @@ impl<'m> Importer<'m> {
         {
             let elems =
                 (0..n).map(|i| self.graph.dims.value_symbol(&format!("{name}[{i}]"))).collect::<Vec<_>>();
+            if let Some(input) = self.graph.inputs.last_mut() {
+                input.elements = Some(elems.clone());
+            }
             let val = &mut self.vals[v.0 as usize];
             val.elems = Some(elems.into());
             val.runtime = true;
@@ -559,7 +565,11 @@ fn bind_attributes<'n>(
             let default = || f.attribute_proto.iter().find(|c| c.name.as_deref() == Some(r));
             // Without a value the attribute is absent.
             if let Some(value) = given.or_else(default) {
-                out.attribute.push(AttributeProto { name: a.name.clone(), ref_attr_name: None, ..value.clone() });
+                out.attribute.push(AttributeProto {
+                    name: a.name.clone(),
+                    ref_attr_name: None,
+                    ..value.clone()
+                });
             }
             continue;
         }

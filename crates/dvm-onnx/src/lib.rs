@@ -5,8 +5,8 @@ mod cx;
 mod error;
 mod import;
 mod ops;
-mod prune;
 pub mod proto;
+mod prune;
 mod summary;
 mod tensor;
 mod value;
@@ -52,8 +52,8 @@ pub fn import(bytes: &[u8], opts: &ImportOptions) -> Result<Imported, ImportErro
 /// As [`import`], and when the file cannot be read.
 pub fn import_file(path: impl AsRef<Path>, opts: &ImportOptions) -> Result<Imported, ImportError> {
     let path = path.as_ref();
-    let bytes = std::fs::read(path)
-        .map_err(|source| ImportError::Io { path: path.display().to_string(), source })?;
+    let bytes =
+        std::fs::read(path).map_err(|source| ImportError::Io { path: path.display().to_string(), source })?;
     let mut opts = opts.clone();
     if opts.base_dir.is_none() {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,6 +1,6 @@
 //! Drops what no output needs, and records which inputs' elements the shapes use.
 
-use dvm_ir::{ConstId, Graph, NodeId, Value, ValueDef, ValueId};
+use dvm_ir::{Attr, ConstId, Dim, Graph, NodeId, Value, ValueDef, ValueId};
 
 /// The graph without dead nodes, constants and values. Inputs stay, and so do checks: later shapes may rest on them.
 pub(crate) fn prune(mut g: Graph) -> Graph {
@@ -50,5 +50,32 @@ pub(crate) fn prune(mut g: Graph) -> Graph {
     g.inputs.iter_mut().for_each(|i| i.value = new_id[i.value.index()]);
     g.outputs.iter_mut().for_each(|o| o.value = new_id[o.value.index()]);
     (g.nodes, g.values, g.constants) = (nodes, values, constants);
+    keep_used_elements(&mut g);
     g
+}
+
+/// Elements of inputs that no shape, attribute or check mentions are ordinary data.
+fn keep_used_elements(g: &mut Graph) {
+    if g.inputs.iter().all(|i| i.elements.is_none()) {
+        return;
+    }
+    let mut used: Vec<Dim> = g.values.iter().flat_map(|v| v.ty.shape.iter().copied()).collect();
+    for (_, attr) in g.nodes.iter().flat_map(|n| n.op.attrs()) {
+        match attr {
+            Attr::Dim(d) => used.push(d),
+            Attr::Dims(d) => used.extend(d),
+            _ => {}
+        }
+    }
+    used.extend(g.checks.iter().flat_map(|c| c.cond.dims()));
+    used.sort_unstable();
+    used.dedup();
+    // Substituting in a copy leaves no new dims behind.
+    let mut scratch = g.dims.clone();
+    for input in &mut g.inputs {
+        let mentions = |symbol: &Dim| used.iter().any(|&d| scratch.replace(d, *symbol, Dim::ZERO) != d);
+        if input.elements.as_ref().is_some_and(|e| !e.iter().any(mentions)) {
+            input.elements = None;
+        }
+    }
 }

@@ -133,14 +133,14 @@ impl Nd {
     /// Replaces an axis by the axes of `index`; `None` when an index is out of range.
     pub(crate) fn gather(&self, axis: usize, index: &[i64], index_shape: &[usize]) -> Option<Nd> {
         let extent = self.shape[axis];
-        let shape: Vec<usize> =
-            [&self.shape[..axis], index_shape, &self.shape[axis + 1..]].concat();
+        let shape: Vec<usize> = [&self.shape[..axis], index_shape, &self.shape[axis + 1..]].concat();
         let (strides, istrides) = (Nd::strides(&self.shape), Nd::strides(index_shape));
         let r = index_shape.len();
         self.pick(&shape, |ix| {
             let k: usize = ix[axis..axis + r].iter().zip(&istrides).map(|(&i, &s)| i * s).sum();
             let k = index[k];
-            let k = usize::try_from(if k < 0 { k + extent as i64 } else { k }).ok().filter(|&k| k < extent)?;
+            let k =
+                usize::try_from(if k < 0 { k + extent as i64 } else { k }).ok().filter(|&k| k < extent)?;
             let before: usize = ix[..axis].iter().zip(&strides).map(|(&i, &s)| i * s).sum();
             let after: usize = ix[axis + r..].iter().zip(&strides[axis + 1..]).map(|(&i, &s)| i * s).sum();
             Some(before + k * strides[axis] + after)
@@ -170,18 +170,30 @@ impl Nd {
         (data.len() <= MAX_ELEMS).then_some(Nd { shape, data })
     }
     /// Folds axes (the extents of `axes` must be non-zero).
-    pub(crate) fn reduce(&self, axes: &[usize], keepdims: bool, mut f: impl FnMut(Dim, Dim) -> Dim) -> Option<Nd> {
+    pub(crate) fn reduce(
+        &self,
+        axes: &[usize],
+        keepdims: bool,
+        mut f: impl FnMut(Dim, Dim) -> Dim,
+    ) -> Option<Nd> {
         let strides = Nd::strides(&self.shape);
-        let kept: Vec<usize> = (0..self.shape.len()).map(|i| if axes.contains(&i) { 1 } else { self.shape[i] }).collect();
+        let kept: Vec<usize> =
+            (0..self.shape.len()).map(|i| if axes.contains(&i) { 1 } else { self.shape[i] }).collect();
         let first = self.pick(&kept, |ix| Some(ix.iter().zip(&strides).map(|(&i, &s)| i * s).sum()))?;
         let mut out: Vec<Option<Dim>> = vec![None; first.data.len()];
         let ostr = Nd::strides(&kept);
         for (flat, &d) in self.data.iter().enumerate() {
-            let at: usize = (0..kept.len()).map(|i| if kept[i] == 1 { 0 } else { flat / strides[i] % self.shape[i] * ostr[i] }).sum();
+            let at: usize = (0..kept.len())
+                .map(|i| if kept[i] == 1 { 0 } else { flat / strides[i] % self.shape[i] * ostr[i] })
+                .sum();
             let o = out.get_mut(at)?;
-            *o = Some(match *o { None => d, Some(x) => f(x, d) });
+            *o = Some(match *o {
+                None => d,
+                Some(x) => f(x, d),
+            });
         }
-        let shape = kept.iter().enumerate().filter(|(i, _)| keepdims || !axes.contains(i)).map(|(_, &d)| d).collect();
+        let shape =
+            kept.iter().enumerate().filter(|(i, _)| keepdims || !axes.contains(i)).map(|(_, &d)| d).collect();
         Some(Nd { shape, data: out.into_iter().collect::<Option<_>>()? })
     }
 }

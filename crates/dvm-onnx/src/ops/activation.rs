@@ -227,11 +227,7 @@ fn softmax(c: &mut Cx<'_, '_>, op: fn(usize) -> Op) -> Outs {
     over_axis(c, x, |c, x, axis| c.push(op(axis), &[x]))
 }
 
-fn over_axis(
-    c: &mut Cx<'_, '_>,
-    x: V,
-    f: impl FnOnce(&mut Cx<'_, '_>, V, usize) -> Result<V, Fail>,
-) -> Outs {
+fn over_axis(c: &mut Cx<'_, '_>, x: V, f: impl FnOnce(&mut Cx<'_, '_>, V, usize) -> Result<V, Fail>) -> Outs {
     let shape = c.shape(x);
     if shape.is_empty() {
         let y = c.reshape(x, vec![Dim::ONE])?;
@@ -239,7 +235,10 @@ fn over_axis(
         return Ok(vec![c.reshape(y, vec![])?]);
     }
     let old = c.opset < 13;
-    let axis = c.axis(c.int_or("axis", if old { 1 } else { -1 })?.min(if old { shape.len() as i64 - 1 } else { i64::MAX }), shape.len())?;
+    let axis = c.axis(
+        c.int_or("axis", if old { 1 } else { -1 })?.min(if old { shape.len() as i64 - 1 } else { i64::MAX }),
+        shape.len(),
+    )?;
     if !old || axis + 1 == shape.len() {
         return Ok(vec![f(c, x, axis)?]);
     }

@@ -80,7 +80,8 @@ fn windows(c: &mut Cx<'_, '_>, x: V, kernel: &[i64]) -> Result<Vec<Axis>, Fail> 
         let padded = dims.add(extent, before);
         let padded = dims.add(padded, after);
         let free = dims.sub(padded, span);
-        let mut count = if ceil && auto == "NOTSET" { dims.ceil_div(free, step) } else { dims.floor_div(free, step) };
+        let mut count =
+            if ceil && auto == "NOTSET" { dims.ceil_div(free, step) } else { dims.floor_div(free, step) };
         count = dims.add(count, Dim::ONE);
         let mut extra = Dim::ZERO;
         if ceil && auto == "NOTSET" {
@@ -104,7 +105,14 @@ fn windows(c: &mut Cx<'_, '_>, x: V, kernel: &[i64]) -> Result<Vec<Axis>, Fail> 
 }
 
 /// Pads the last axes and opens windows on them: `[.., count, size, count, size]` for each spatial axis from `first` on.
-fn open(c: &mut Cx<'_, '_>, x: V, first: usize, axes: &[Axis], pad: Scalar, with_extra: bool) -> Result<V, Fail> {
+fn open(
+    c: &mut Cx<'_, '_>,
+    x: V,
+    first: usize,
+    axes: &[Axis],
+    pad: Scalar,
+    with_extra: bool,
+) -> Result<V, Fail> {
     let rank = c.rank(x);
     let (mut before, mut after) = (vec![Dim::ZERO; rank], vec![Dim::ZERO; rank]);
     for (i, a) in axes.iter().enumerate() {
@@ -164,8 +172,12 @@ fn conv(c: &mut Cx<'_, '_>) -> Outs {
     c.assume(dvm_ir::CheckCond::Equal(xs[1], wanted), what)?;
     // Axes of y: batch, channels, then (count, size) for each spatial axis.
     let out = if group == 1 {
-        let perm: Vec<usize> =
-            [0].into_iter().chain((0..n).map(|i| 2 + 2 * i)).chain([1]).chain((0..n).map(|i| 3 + 2 * i)).collect();
+        let perm: Vec<usize> = [0]
+            .into_iter()
+            .chain((0..n).map(|i| 2 + 2 * i))
+            .chain([1])
+            .chain((0..n).map(|i| 3 + 2 * i))
+            .collect();
         let y = c.transpose(y, perm)?;
         let (points, depth) = (c.dims().product(&counts), c.dims().product(&ws[1..]));
         let y = c.reshape(y, vec![xs[0], points, depth])?;
@@ -176,11 +188,8 @@ fn conv(c: &mut Cx<'_, '_>) -> Outs {
         let mut split = c.shape(y);
         split.splice(1..2, [g, per_in]);
         let y = c.reshape(y, split)?;
-        let perm: Vec<usize> = [0, 1, 2]
-            .into_iter()
-            .chain((0..n).map(|i| 4 + 2 * i))
-            .chain((0..n).map(|i| 3 + 2 * i))
-            .collect();
+        let perm: Vec<usize> =
+            [0, 1, 2].into_iter().chain((0..n).map(|i| 4 + 2 * i)).chain((0..n).map(|i| 3 + 2 * i)).collect();
         let y = c.transpose(y, perm)?;
         let (points, depth) = (c.dims().product(&counts), c.dims().product(&ws[1..]));
         let y = c.reshape(y, vec![xs[0], g, depth, points])?;
@@ -234,7 +243,9 @@ fn average_pool(c: &mut Cx<'_, '_>) -> Outs {
     let include = c.flag("count_include_pad", false)?;
     let y = open(c, x, 2, &axes, Scalar::Float(0.0), true)?;
     let n = kernel.len();
-    let padded = axes.iter().any(|a| (!include && (a.before, a.after) != (Dim::ZERO, Dim::ZERO)) || a.extra != Dim::ZERO);
+    let padded = axes
+        .iter()
+        .any(|a| (!include && (a.before, a.after) != (Dim::ZERO, Dim::ZERO)) || a.extra != Dim::ZERO);
     if !padded {
         return Ok(vec![c.reduce(R::Mean, y, &size_axes(2, n), false)?]);
     }

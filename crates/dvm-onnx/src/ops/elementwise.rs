@@ -4,7 +4,7 @@ use dvm_ir::{BinaryOp as B, DType, Dim, Op, Scalar, UnaryOp as U};
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
-use crate::error::{Fail, invalid, unsupported};
+use crate::error::{Fail, invalid};
 use crate::value::{Nd, V};
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -339,8 +339,4 @@ fn trunc_div(a: Dim, b: Dim, dims: &mut dvm_ir::DimTable) -> Option<Dim> {
     let up = dims.neg(up);
     let negative = dims.lt(a, Dim::ZERO);
     Some(dims.select(negative, up, floor))
-}
-
-pub(super) fn unsupported_dtype<T>(dtype: DType) -> Result<T, Fail> {
-    unsupported(format!("dtype {dtype}"))
 }

@@ -7,11 +7,8 @@ use crate::cx::{Cx, Outs};
 use crate::error::{Fail, invalid};
 use crate::value::V;
 
-pub(super) const ROWS: &[OpRow] = &[
-    op!("Gather", 1, gather),
-    op!("GatherElements", 11, gather_elements),
-    op!("GatherND", 11, gather_nd),
-];
+pub(super) const ROWS: &[OpRow] =
+    &[op!("Gather", 1, gather), op!("GatherElements", 11, gather_elements), op!("GatherND", 11, gather_nd)];
 
 fn index(c: &mut Cx<'_, '_>, v: V) -> Result<V, Fail> {
     if c.dtype(v) == DType::I32 { Ok(v) } else { c.cast(v, DType::I64) }

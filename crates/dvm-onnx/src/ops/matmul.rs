@@ -128,9 +128,11 @@ fn einsum(c: &mut Cx<'_, '_>) -> Outs {
     if terms.len() != operands.len() {
         return invalid(format!("{} terms for {} operands", terms.len(), operands.len()));
     }
-    let wide = terms.iter().zip(&operands).filter(|(t, _)| t.contains("...")).map(|(t, &v)| {
-        (c.rank(v) + 3).saturating_sub(t.chars().count())
-    });
+    let wide = terms
+        .iter()
+        .zip(&operands)
+        .filter(|(t, _)| t.contains("..."))
+        .map(|(t, &v)| (c.rank(v) + 3).saturating_sub(t.chars().count()));
     let ellipsis = wide.max().unwrap_or(0);
     let mut labelled = vec![];
     for (t, &v) in terms.iter().zip(&operands) {
@@ -151,8 +153,11 @@ fn einsum(c: &mut Cx<'_, '_>) -> Outs {
         None => {
             // Indices that occur once, in alphabetical order, after the ellipsis.
             let all: Vec<char> = labelled.iter().flat_map(|(_, l)| l.iter().copied()).collect();
-            let mut once: Vec<char> =
-                all.iter().copied().filter(|&x| x.is_ascii() && all.iter().filter(|&&y| y == x).count() == 1).collect();
+            let mut once: Vec<char> = all
+                .iter()
+                .copied()
+                .filter(|&x| x.is_ascii() && all.iter().filter(|&&y| y == x).count() == 1)
+                .collect();
             once.sort_unstable();
             (0..ellipsis).map(ellipsis_label).chain(once).collect()
         }
@@ -162,7 +167,8 @@ fn einsum(c: &mut Cx<'_, '_>) -> Outs {
     let mut pending: Vec<(V, Vec<char>)> = rest.collect();
     while !pending.is_empty() {
         let next = pending.remove(0);
-        let later: Vec<char> = pending.iter().flat_map(|(_, l)| l.clone()).chain(out.iter().copied()).collect();
+        let later: Vec<char> =
+            pending.iter().flat_map(|(_, l)| l.clone()).chain(out.iter().copied()).collect();
         acc = contract(c, acc, next, &later)?;
     }
     let (v, labels) = sum_others(c, acc, &out)?;
@@ -200,7 +206,11 @@ fn labels(term: &str, rank: usize, ellipsis: usize) -> Result<Vec<char>, Fail> {
 }
 
 /// Sums the axes that nobody needs any more.
-fn sum_others(c: &mut Cx<'_, '_>, (v, labels): (V, Vec<char>), keep: &[char]) -> Result<(V, Vec<char>), Fail> {
+fn sum_others(
+    c: &mut Cx<'_, '_>,
+    (v, labels): (V, Vec<char>),
+    keep: &[char],
+) -> Result<(V, Vec<char>), Fail> {
     let axes: Vec<usize> = (0..labels.len()).filter(|&i| !keep.contains(&labels[i])).collect();
     if axes.is_empty() {
         return Ok((v, labels));

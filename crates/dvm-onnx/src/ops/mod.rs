@@ -9,8 +9,8 @@ mod index;
 mod matmul;
 mod norm;
 mod quant;
-mod reduce;
 mod rearrange;
+mod reduce;
 mod shape;
 
 use crate::cx::{Cx, Outs};

@@ -1,6 +1,6 @@
 //! Normalisations and dropout (inference).
 
-use dvm_ir::{BinaryOp as B, DType, Dim, Op, ReduceOp as R, Scalar, UnaryOp as U};
+use dvm_ir::{BinaryOp as B, DType, Op, ReduceOp as R, Scalar, UnaryOp as U};
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
@@ -59,7 +59,11 @@ fn batch_norm(c: &mut Cx<'_, '_>) -> Outs {
     let wide = c.cast(x, if dtype == DType::F64 { DType::F64 } else { DType::F32 })?;
     let mut params = vec![];
     for v in [scale, bias, mean, var] {
-        let v = if dtype == DType::F64 { c.place(v, 1.min(rank.saturating_sub(1)), rank)? } else { channel(c, v)? };
+        let v = if dtype == DType::F64 {
+            c.place(v, 1.min(rank.saturating_sub(1)), rank)?
+        } else {
+            channel(c, v)?
+        };
         params.push(v);
     }
     let [scale, bias, mean, var] = params[..] else { return invalid("parameters are missing") };
@@ -171,7 +175,9 @@ fn affine(c: &mut Cx<'_, '_>, y: V, scale: V, bias: V, rank: usize, dtype: DType
 fn group_norm(c: &mut Cx<'_, '_>) -> Outs {
     let (x, scale, bias) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (dtype, shape) = (c.dtype(x), c.shape(x));
-    let Some(groups) = c.int("num_groups")?.filter(|&g| g > 0) else { return invalid("attribute `num_groups`") };
+    let Some(groups) = c.int("num_groups")?.filter(|&g| g > 0) else {
+        return invalid("attribute `num_groups`");
+    };
     if shape.len() < 2 {
         return invalid(format!("rank {}, must be 2 or more", shape.len()));
     }
@@ -223,10 +229,4 @@ fn mean_variance_norm(c: &mut Cx<'_, '_>) -> Outs {
     let dev = c.with(B::Add, dev, 1e-9)?;
     let y = c.div(d, dev)?;
     Ok(vec![c.cast(y, dtype)?])
-}
-
-/// Kept for ops that need one more axis than their operand has.
-#[must_use]
-pub(super) fn ones(n: usize) -> Vec<Dim> {
-    vec![Dim::ONE; n]
 }

@@ -109,7 +109,9 @@ fn space_to_depth(c: &mut Cx<'_, '_>) -> Outs {
 fn trilu(c: &mut Cx<'_, '_>) -> Outs {
     let x = c.input(0)?;
     let shape = c.shape(x);
-    let [.., rows, cols] = shape[..] else { return invalid(format!("rank {}, must be 2 or more", shape.len())) };
+    let [.., rows, cols] = shape[..] else {
+        return invalid(format!("rank {}, must be 2 or more", shape.len()));
+    };
     let k = match c.opt(1) {
         Some(v) => match c.elems(v)?.as_slice() {
             [k] => *k,

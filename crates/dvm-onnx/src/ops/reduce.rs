@@ -1,6 +1,6 @@
 //! Reductions, extremes' positions, running sums.
 
-use dvm_ir::{BinaryOp as B, DType, Dim, Op, ReduceOp as R};
+use dvm_ir::{BinaryOp as B, DType, Op, ReduceOp as R};
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
@@ -91,11 +91,4 @@ fn cumsum(c: &mut Cx<'_, '_>) -> Outs {
     }
     let axis = c.axis(axis, c.rank(x))?;
     Ok(vec![c.push(Op::CumSum { axis, exclusive, reverse }, &[x])?])
-}
-
-/// Extent of the reduced axes together.
-#[must_use]
-pub(super) fn count(c: &mut Cx<'_, '_>, shape: &[Dim], axes: &[usize]) -> Dim {
-    let dims: Vec<Dim> = axes.iter().map(|&a| shape[a]).collect();
-    c.dims().product(&dims)
 }

@@ -49,8 +49,10 @@ impl Cx<'_, '_> {
     /// A new shape for known or unknown elements.
     pub(super) fn fold_reshape(&mut self, x: V, shape: Vec<Dim>) -> Result<V, Fail> {
         let nd = self.known(x).and_then(|nd| {
-            let shape: Option<Vec<usize>> =
-                shape.iter().map(|&d| self.dims().as_const(d).and_then(|c| usize::try_from(c).ok())).collect();
+            let shape: Option<Vec<usize>> = shape
+                .iter()
+                .map(|&d| self.dims().as_const(d).and_then(|c| usize::try_from(c).ok()))
+                .collect();
             let shape = shape?;
             (dvm_ir_count(&shape)? == nd.data.len()).then_some(Nd { shape, data: nd.data })
         });
@@ -58,7 +60,11 @@ impl Cx<'_, '_> {
         self.known_or(dtype, &[x], nd, |c| c.reshape(x, shape))
     }
     fn need_vector(&mut self, v: V, what: &str) -> Result<(), Fail> {
-        if self.rank(v) == 1 { Ok(()) } else { invalid(format!("the {what} must have rank 1, it has rank {}", self.rank(v))) }
+        if self.rank(v) == 1 {
+            Ok(())
+        } else {
+            invalid(format!("the {what} must have rank 1, it has rank {}", self.rank(v)))
+        }
     }
 }
 
@@ -166,8 +172,9 @@ fn unsqueeze(c: &mut Cx<'_, '_>) -> Outs {
     let rank = own.len() + axes.len();
     let axes = c.axes(&axes, rank)?;
     let mut own = own.into_iter();
-    let shape =
-        (0..rank).map(|i| if axes.contains(&i) { Some(Dim::ONE) } else { own.next() }).collect::<Option<Vec<_>>>();
+    let shape = (0..rank)
+        .map(|i| if axes.contains(&i) { Some(Dim::ONE) } else { own.next() })
+        .collect::<Option<Vec<_>>>();
     let Some(shape) = shape else { return invalid("axes do not fit the rank") };
     Ok(vec![c.fold_reshape(x, shape)?])
 }
@@ -236,8 +243,10 @@ impl Cx<'_, '_> {
             shape.push(d);
         }
         let nd = self.known(x).and_then(|nd| {
-            let shape: Option<Vec<usize>> =
-                shape.iter().map(|&d| self.dims().as_const(d).and_then(|c| usize::try_from(c).ok())).collect();
+            let shape: Option<Vec<usize>> = shape
+                .iter()
+                .map(|&d| self.dims().as_const(d).and_then(|c| usize::try_from(c).ok()))
+                .collect();
             nd.broadcast(&shape?)
         });
         let dtype = self.dtype(x);
@@ -405,7 +414,9 @@ pub(super) fn tile(c: &mut Cx<'_, '_>) -> Outs {
             out.iter().map(|&d| c.dims().as_const(d).and_then(|n| usize::try_from(n).ok())).collect();
         let strides = Nd::strides(&nd.shape);
         let own = nd.shape.clone();
-        nd.pick(&o?, |ix| Some(ix.iter().zip(&own).zip(&strides).map(|((&i, &d), &s)| i % d.max(1) * s).sum()))
+        nd.pick(&o?, |ix| {
+            Some(ix.iter().zip(&own).zip(&strides).map(|((&i, &d), &s)| i % d.max(1) * s).sum())
+        })
     });
     if out.len() > 16 {
         return unsupported(format!("rank {}", out.len()));
@@ -469,7 +480,11 @@ fn float_range(c: &mut Cx<'_, '_>, start: V, limit: V, delta: V) -> Result<Optio
     }
     let value = |c: &mut Cx<'_, '_>, v: V| {
         let t = c.const_tensor(v)?;
-        if t.len() == 1 { Ok(t.get(0).as_f64()) } else { invalid(format!("expected one number, got {}", t.len())) }
+        if t.len() == 1 {
+            Ok(t.get(0).as_f64())
+        } else {
+            invalid(format!("expected one number, got {}", t.len()))
+        }
     };
     let (s, l, d) = (value(c, start)?, value(c, limit)?, value(c, delta)?);
     let len = ((l - s) / d).ceil().max(0.0);
