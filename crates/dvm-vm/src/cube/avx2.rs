@@ -12,6 +12,11 @@ use super::generic::{self, MulAdd};
 const ROWS: usize = 6;
 /// Steps between two visits of an accumulator: a panel of this depth stays in L1 while the rows pass by.
 const DEPTH: usize = 384;
+/// Rows up to which a product runs down its panels one by one.
+const FEW: usize = 4 * ROWS;
+/// How many steps ahead the right operand is prefetched: far enough for L3, and not a page ahead, which would evict
+/// what is in use.
+const AHEAD: usize = 44;
 
 /// A combination of element types. A microkernel block is two vectors wide.
 trait Cube {
@@ -164,7 +169,6 @@ struct Block<C: Cube> {
     line_stride: isize,
     k_stride: isize,
     b: *const C::B,
-    b_step: usize,
     panel_stride: usize,
     k: usize,
     /// Columns to store, at most those of the panels.
@@ -201,28 +205,43 @@ unsafe fn kernel<C: Cube, const M: usize, const P: usize, const V: usize>(t: &Bl
         let mut left = t.k;
         macro_rules! step {
             () => {
-                let mut w = [[C::zero(); V]; P];
-                for (p, w) in w.iter_mut().enumerate() {
-                    for (v, w) in w.iter_mut().enumerate() {
-                        *w = C::load_b(b.add(p * t.panel_stride + v * C::L));
-                    }
-                }
-                for (i, c) in c.iter_mut().enumerate() {
-                    let row = if i < 3 {
+                let row = |i: usize| {
+                    if i < 3 {
                         low.offset(i as isize * t.line_stride)
                     } else {
                         high.offset((i as isize - 3) * t.line_stride)
-                    };
-                    let x = C::broadcast(row);
-                    for (c, w) in c.iter_mut().zip(&w) {
-                        for (c, w) in c.iter_mut().zip(w) {
-                            *c = C::fma(x, *w, *c);
+                    }
+                };
+                if P > 1 {
+                    // Few rows: keep their broadcasts, and each vector of the right operand for a moment.
+                    let mut x = [C::zero(); M];
+                    for (i, x) in x.iter_mut().enumerate() {
+                        *x = C::broadcast(row(i));
+                    }
+                    for p in 0..P {
+                        for v in 0..V {
+                            let w = C::load_b(b.add(p * t.panel_stride + v * C::L));
+                            for (c, x) in c.iter_mut().zip(x) {
+                                c[p][v] = C::fma(x, w, c[p][v]);
+                            }
                         }
                     }
+                } else {
+                    let mut w = [C::zero(); V];
+                    for (v, w) in w.iter_mut().enumerate() {
+                        *w = C::load_b(b.add(v * C::L));
+                    }
+                    for (i, c) in c.iter_mut().enumerate() {
+                        let x = C::broadcast(row(i));
+                        for (c, w) in c[0].iter_mut().zip(w) {
+                            *c = C::fma(x, w, *c);
+                        }
+                    }
+                    _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(AHEAD * 2 * C::L).cast());
                 }
                 low = low.wrapping_offset(t.k_stride);
                 high = high.wrapping_offset(t.k_stride);
-                b = b.wrapping_add(t.b_step);
+                b = b.wrapping_add(2 * C::L);
             };
         }
         while left >= 4 {
@@ -279,80 +298,90 @@ where
     C::A: MulAdd<C::B>,
 {
     let width = 2 * C::L;
-    if !p.right.width.is_multiple_of(width) {
+    if p.right.width != width {
         // SAFETY: the caller's promise.
         return unsafe { generic::blocks::<C::A, C::B>(p) };
     }
-    // With few rows every panel is read once, and there is nothing to keep.
-    let depth = if p.m <= ROWS { p.k } else { DEPTH };
-    let mut k0 = 0;
-    loop {
-        let k = depth.min(p.k - k0);
-        // SAFETY: steps k0 .. k0 + k exist.
-        unsafe { slab::<C>(p, k0, k) };
-        k0 += k;
-        if k0 >= p.k {
-            break;
+    // Few rows: run down each panel, whose steps follow each other in memory. Many: keep a slab of the left operand in L2
+    // while the panels pass.
+    let steps = |k0: usize| DEPTH.min(p.k - k0);
+    if p.m <= FEW {
+        let mut j = 0;
+        while j < p.n {
+            let mut k0 = 0;
+            let cols = loop {
+                // SAFETY: column j and the steps exist.
+                let cols = unsafe { columns::<C>(p, j, k0, steps(k0)) };
+                k0 += steps(k0);
+                if k0 >= p.k {
+                    break cols;
+                }
+            };
+            j += cols;
+        }
+    } else {
+        let mut k0 = 0;
+        loop {
+            let mut j = 0;
+            while j < p.n {
+                // SAFETY: column j and the steps exist.
+                j += unsafe { columns::<C>(p, j, k0, steps(k0)) };
+            }
+            k0 += steps(k0);
+            if k0 >= p.k {
+                break;
+            }
         }
     }
 }
 
-/// Steps `k0 .. k0 + k` of a product.
-#[inline(always)]
-unsafe fn slab<C: Cube>(p: &Mmad, k0: usize, k: usize)
+/// Steps `k0 .. k0 + k` of the columns from `j` on; how many columns that was.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline(never)]
+unsafe fn columns<C: Cube>(p: &Mmad, j: usize, k0: usize, k: usize) -> usize
 where
     C::A: MulAdd<C::B>,
 {
     let width = 2 * C::L;
     let (acc, a, b) = (p.acc.cast::<C::A>(), p.left.ptr.cast::<C::A>(), p.right.ptr.cast::<C::B>());
-    let mut j = 0;
-    while j < p.n {
-        // SAFETY: column j lies in an existing panel, row i in an existing row; blocks end inside both.
-        unsafe {
-            let at = j / p.right.width * p.right.panel_stride + j % p.right.width;
-            let mut t = Block::<C> {
-                acc: acc.add(j),
-                pitch: p.pitch,
-                a: a.wrapping_offset(k0 as isize * p.left.k_stride),
-                line_stride: p.left.line_stride,
-                k_stride: p.left.k_stride,
-                b: b.add(at + k0 * p.right.width),
-                b_step: p.right.width,
-                panel_stride: p.right.panel_stride,
-                k,
-                cols: width.min(p.n - j),
-                accumulate: p.accumulate || k0 > 0,
-            };
-            let whole = if p.right.width == width { (p.n - j) / width } else { 0 };
-            let panels = match p.m {
-                1 if whole >= 4 => 4,
-                2 | 3 if whole >= 2 => 2,
-                _ => 1,
-            };
-            if panels > 1 {
-                t.cols = panels * width;
-                match p.m {
-                    1 => kernel::<C, 1, 4, 2>(&t),
-                    2 => kernel::<C, 2, 2, 2>(&t),
-                    _ => kernel::<C, 3, 2, 2>(&t),
+    let panels = match p.m {
+        1 if p.n - j >= 4 * width => 4,
+        2 if p.n - j >= 2 * width => 2,
+        _ => 1,
+    };
+    // SAFETY: column j lies in an existing panel, row i in an existing row; blocks end inside both.
+    unsafe {
+        let mut t = Block::<C> {
+            acc: acc.add(j),
+            pitch: p.pitch,
+            a: a.wrapping_offset(k0 as isize * p.left.k_stride),
+            line_stride: p.left.line_stride,
+            k_stride: p.left.k_stride,
+            b: b.add(j / width * p.right.panel_stride + k0 * width),
+            panel_stride: p.right.panel_stride,
+            k,
+            cols: (panels * width).min(p.n - j),
+            accumulate: p.accumulate || k0 > 0,
+        };
+        match panels {
+            4 => kernel::<C, 1, 4, 2>(&t),
+            2 => kernel::<C, 2, 2, 2>(&t),
+            _ => {
+                let mut i = 0;
+                while i < p.m {
+                    let in_panel = i % p.left.width;
+                    let rows = share((p.left.width - in_panel).min(p.m - i));
+                    let at = (i / p.left.width) as isize * p.left.panel_stride
+                        + in_panel as isize * p.left.line_stride;
+                    t.a = a.wrapping_offset(at + k0 as isize * p.left.k_stride);
+                    t.acc = acc.add(i * p.pitch + j);
+                    rows_kernel::<C>(rows, &t);
+                    i += rows;
                 }
-                j += t.cols;
-                continue;
             }
-            let mut i = 0;
-            while i < p.m {
-                let in_panel = i % p.left.width;
-                let rows = share((p.left.width - in_panel).min(p.m - i));
-                let at = (i / p.left.width) as isize * p.left.panel_stride
-                    + in_panel as isize * p.left.line_stride;
-                t.a = a.wrapping_offset(at + k0 as isize * p.left.k_stride);
-                t.acc = acc.add(i * p.pitch + j);
-                rows_kernel::<C>(rows, &t);
-                i += rows;
-            }
-            j += width;
         }
     }
+    panels * width
 }
 
 /// Rows to take next when `left` are left: at most [`ROWS`], in nearly equal blocks.

@@ -10,6 +10,21 @@ use super::pack::{PackElem, pack};
 /// An element that is, or widens to, f32.
 trait Source: PackElem<f32> {
     unsafe fn load(p: *const Self) -> __m256;
+    /// Loads the first `n` (1..=8) elements, reading no other; the rest is 0.
+    #[inline(always)]
+    unsafe fn load_first(p: *const Self, n: usize) -> __m256 {
+        if n == 8 {
+            // SAFETY: 8 elements are readable.
+            return unsafe { Self::load(p) };
+        }
+        let mut x = [0f32; 8];
+        for (i, x) in x.iter_mut().enumerate().take(n) {
+            // SAFETY: i < n.
+            *x = unsafe { p.add(i).read() }.widen();
+        }
+        // SAFETY: 8 elements.
+        unsafe { _mm256_loadu_ps(x.as_ptr()) }
+    }
 }
 impl PackElem<f32> for f32 {
     const ZERO: f32 = 0.0;
@@ -23,6 +38,11 @@ impl Source for f32 {
     unsafe fn load(p: *const f32) -> __m256 {
         // SAFETY: the caller promises 8 elements and AVX2.
         unsafe { _mm256_loadu_ps(p) }
+    }
+    #[inline(always)]
+    unsafe fn load_first(p: *const f32, n: usize) -> __m256 {
+        // SAFETY: only the first `n` elements are accessed.
+        unsafe { _mm256_maskload_ps(p, crate::math::first_lanes(n)) }
     }
 }
 impl Source for f16 {
@@ -38,22 +58,6 @@ impl Source for bf16 {
         // SAFETY: the caller promises 8 elements and AVX2.
         unsafe { super::avx2::widen_bf16(p) }
     }
-}
-
-/// Loads the first `n` (1..=8) elements, reading no other; the rest is 0.
-#[inline(always)]
-unsafe fn load_first<S: Source>(p: *const S, n: usize) -> __m256 {
-    if n >= 8 {
-        // SAFETY: 8 elements are readable.
-        return unsafe { S::load(p) };
-    }
-    let mut x = [0f32; 8];
-    for (i, x) in x.iter_mut().enumerate().take(n) {
-        // SAFETY: i < n.
-        *x = unsafe { p.add(i).read() }.widen();
-    }
-    // SAFETY: 8 elements.
-    unsafe { _mm256_loadu_ps(x.as_ptr()) }
 }
 
 macro_rules! entry {
@@ -122,8 +126,9 @@ unsafe fn copy_lines<S: Source, const W: usize>(panel: *mut f32, src: *const u8,
             if lines == 16 {
                 store_step::<W>(to, S::load(step), S::load(step.add(8)));
             } else {
-                let low = load_first(step, lines.min(8));
-                let high = if lines > 8 { load_first(step.add(8), lines - 8) } else { _mm256_setzero_ps() };
+                let low = S::load_first(step, lines.min(8));
+                let high =
+                    if lines > 8 { S::load_first(step.add(8), lines - 8) } else { _mm256_setzero_ps() };
                 store_step::<W>(to, low, high);
             }
         }
@@ -144,7 +149,11 @@ unsafe fn transpose<S: Source, const W: usize>(panel: *mut f32, src: *const u8, 
                 for (i, row) in rows.iter_mut().enumerate() {
                     if i < mine {
                         let line = src.offset((8 * h + i) as isize * p.line_stride).cast::<S>();
-                        *row = load_first(line.add(kk), steps);
+                        *row = if steps == 8 {
+                            S::load(line.add(kk))
+                        } else {
+                            S::load_first(line.add(kk), steps)
+                        };
                     }
                 }
                 *rows = transpose8(*rows);

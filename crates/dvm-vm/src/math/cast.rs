@@ -5,6 +5,7 @@
 use dvm_bc::DType;
 use half::{bf16, f16};
 
+use super::lanes::Lanes;
 use crate::Isa;
 
 /// `dst[i] = src[i]` converted, for `i < n`. Pointers are aligned to their elements.
@@ -26,9 +27,35 @@ macro_rules! convert {
     )*)* };
 }
 convert! {
-    f32 => f64, i8, u8, i16, u16, i32, u32, i64, u64;
+    f32 => f64, u32, i64, u64;
     f64 => f32;
     i8 => f32; u8 => f32; i16 => f32; u16 => f32; i32 => f32, i64; u32 => f32; i64 => f32, i32; u64 => f32;
+}
+macro_rules! narrow_int {
+    ($($to:ty),*) => { $(
+        impl Convert<$to> for f32 {
+            /// Limited first, then converted without checks: `as` would not vectorise.
+            #[inline(always)]
+            fn convert(self) -> $to {
+                let x = if self.is_nan() { 0.0 } else { self };
+                let x = x.max_raw(<$to>::MIN as f32).min_raw(<$to>::MAX as f32);
+                // SAFETY: the limits fit an i32.
+                (unsafe { x.to_int_unchecked::<i32>() }) as $to
+            }
+        }
+    )* };
+}
+narrow_int!(i8, u8, i16, u16);
+impl Convert<i32> for f32 {
+    /// As above; 2^31 itself, which no i32 is, is selected afterwards.
+    #[inline(always)]
+    fn convert(self) -> i32 {
+        let x = if self.is_nan() { 0.0 } else { self };
+        let x = x.max_raw(i32::MIN as f32);
+        // SAFETY: the greatest f32 below 2^31 fits.
+        let y = unsafe { x.min_raw(2_147_483_520.0).to_int_unchecked::<i32>() };
+        if x >= 2_147_483_648.0 { i32::MAX } else { y }
+    }
 }
 impl Convert<f32> for f16 {
     #[inline(always)]
@@ -149,8 +176,20 @@ unsafe fn select_portable(dst: *mut f32, cond: *const u8, a: *const f32, b: *con
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn select_avx2(dst: *mut f32, cond: *const u8, a: *const f32, b: *const f32, n: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { select_each(dst, cond, a, b, n) }
+    use std::arch::x86_64::*;
+    let mut i = 0;
+    while i + 8 <= n {
+        // SAFETY: i + 8 <= n, and the caller promises `n` elements behind each pointer.
+        unsafe {
+            let c = _mm256_cvtepu8_epi32(_mm_loadl_epi64(cond.add(i).cast()));
+            let unset = _mm256_castsi256_ps(_mm256_cmpeq_epi32(c, _mm256_setzero_si256()));
+            let (x, y) = (_mm256_loadu_ps(a.add(i)), _mm256_loadu_ps(b.add(i)));
+            _mm256_storeu_ps(dst.add(i), _mm256_blendv_ps(x, y, unset));
+        }
+        i += 8;
+    }
+    // SAFETY: the rest of the same elements.
+    unsafe { select_each(dst.add(i), cond.add(i), a.add(i), b.add(i), n - i) };
 }
 
 /// Selection of f32 by bytes.

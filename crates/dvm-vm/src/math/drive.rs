@@ -42,6 +42,7 @@ pub(crate) type CompareScalarFn = unsafe fn(dst: *mut u8, a: *const f32, s: f32,
 
 /// The portable loops: one lane at a time, left to the compiler to vectorise where it can.
 pub(crate) mod portable {
+    use super::super::{cheap::Mul, pow::Pow};
     use super::{Binary, Compare, Predicate, Ternary, Unary};
 
     macro_rules! each {
@@ -61,6 +62,11 @@ pub(crate) mod portable {
     }
     pub(crate) unsafe fn scalar_right<O: Binary>(dst: *mut f32, a: *const f32, s: f32, n: usize) {
         each!(n, i => *dst.add(i) = O::eval(*a.add(i), s));
+    }
+    /// `scalar_right` of [`Pow`], without its cost for squares.
+    pub(crate) unsafe fn power(dst: *mut f32, a: *const f32, s: f32, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { if s == 2.0 { binary::<Mul>(dst, a, a, n) } else { scalar_right::<Pow>(dst, a, s, n) } }
     }
     pub(crate) unsafe fn scalar_left<O: Binary>(dst: *mut f32, a: *const f32, s: f32, n: usize) {
         each!(n, i => *dst.add(i) = O::eval(s, *a.add(i)));
@@ -94,6 +100,7 @@ pub(crate) mod portable {
 pub(crate) mod avx2 {
     use super::super::avx2::Avx2;
     use super::super::lanes::{Lanes, Quad};
+    use super::super::{cheap::Mul, pow::Pow};
     use super::{Binary, Compare, Predicate, Ternary, Unary};
 
     const N: usize = Avx2::N;
@@ -155,6 +162,13 @@ pub(crate) mod avx2 {
         sweep!(n, i, left, store4(dst.add(i), O::eval(load4(a.add(i)), Quad::splat(s))), {
             O::eval(Avx2::load_first(a.add(i), left), Avx2::splat(s)).store_first(dst.add(i), left)
         });
+    }
+
+    /// `scalar_right` of [`Pow`], without its cost for squares.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(crate) unsafe fn power(dst: *mut f32, a: *const f32, s: f32, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { if s == 2.0 { binary::<Mul>(dst, a, a, n) } else { scalar_right::<Pow>(dst, a, s, n) } }
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]

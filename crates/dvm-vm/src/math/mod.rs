@@ -65,6 +65,7 @@ macro_rules! tables {
         pub(crate) fn binary_f32_scalar(op: Opcode, isa: Isa, scalar_left: bool) -> Option<ScalarFn> {
             let isa = isa.or_portable();
             Some(match (op, scalar_left) {
+                (Opcode::VPow, false) => instance!(isa, power),
                 $(
                     (Opcode::$bop, false) => instance!(isa, scalar_right::<$bfun>),
                     (Opcode::$bop, true) => instance!(isa, scalar_left::<$bfun>),

@@ -218,11 +218,13 @@ fn levels_and_tails_agree() {
                 }
                 for left in [false, true] {
                     let run = binary_f32_scalar(op, isa, left).expect("has a scalar form");
-                    // SAFETY: both have `n` elements.
-                    unsafe { run(got.as_mut_ptr(), xs.as_ptr(), 2.5, n) };
-                    for (&x, &y) in xs.iter().zip(&got) {
-                        let want = if left { scalar(2.5, x) } else { scalar(x, 2.5) };
-                        assert!(same(y, want), "{op:?} {isa:?} left {left} {x:e}: {y:e} or {want:e}");
+                    for s in [2.5, 2.0, -3.0] {
+                        // SAFETY: both have `n` elements.
+                        unsafe { run(got.as_mut_ptr(), xs.as_ptr(), s, n) };
+                        for (&x, &y) in xs.iter().zip(&got) {
+                            let want = if left { scalar(s, x) } else { scalar(x, s) };
+                            assert!(same(y, want), "{op:?} {isa:?} left {left} {x:e} {s}: {y:e} or {want:e}");
+                        }
                     }
                 }
             }
