@@ -1,0 +1,99 @@
+//! Binary elementwise kernels.
+
+use dvm_bc::{DType, Opcode};
+
+use super::{Kernel, SpanFn, define_op, span2};
+use crate::Isa;
+use crate::elem::{Bits, Elem, with_bits, with_elem};
+
+fn two<T: Copy, O: super::Op2<T>>(_: O, isa: Isa) -> SpanFn {
+    span2::span::<T, O>(isa)
+}
+
+macro_rules! table {
+    ($fn:ident, $bound:path, $out:ty, { $($op:ident: $a:ident, $b:ident => $body:expr;)* }) => {
+        fn $fn<T: $bound>(op: Opcode, isa: Isa) -> Option<SpanFn> {
+            Some(match op {
+                $(Opcode::$op => two::<T, _>(define_op!(Op2, $bound, [$a, $b], $out, $body), isa),)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+table!(arith, Elem, T, {
+    VAdd: a, b => a.add(b);
+    VSub: a, b => a.sub(b);
+    VMul: a, b => a.mul(b);
+    VDiv: a, b => a.div(b);
+    VRem: a, b => a.rem(b);
+    VFmod: a, b => a.fmod(b);
+    VPow: a, b => a.pow(b);
+    VMax: a, b => a.max(b);
+    VMin: a, b => a.min(b);
+    VFloorDiv: a, b => a.floordiv(b);
+});
+table!(compare, Elem, u8, {
+    VEq: a, b => u8::from(a == b);
+    VNe: a, b => u8::from(a != b);
+    VLt: a, b => u8::from(a < b);
+    VLe: a, b => u8::from(a <= b);
+    VGt: a, b => u8::from(a > b);
+    VGe: a, b => u8::from(a >= b);
+});
+table!(bits, Bits, T, {
+    VAnd: a, b => a.and(b);
+    VOr: a, b => a.or(b);
+    VXor: a, b => a.xor(b);
+    VShl: a, b => a.shl(b);
+    VShr: a, b => a.shr(b);
+});
+
+/// Whether `op` writes bool.
+pub(crate) fn is_compare(op: Opcode) -> bool {
+    use Opcode::{VEq, VGe, VGt, VLe, VLt, VNe};
+    matches!(op, VEq | VNe | VLt | VLe | VGt | VGe)
+}
+
+/// Whether `op` traps on a zero divisor: division and remainder of integers.
+pub(crate) fn traps(op: Opcode, dtype: DType) -> bool {
+    use Opcode::{VDiv, VFloorDiv, VFmod, VRem};
+    !dtype.is_float() && matches!(op, VDiv | VRem | VFmod | VFloorDiv)
+}
+
+/// The kernel of `op` on `dtype` (f16 and bf16 ask for f32), where `scalar` says which operands are a single element.
+pub(crate) fn kernel(op: Opcode, dtype: DType, scalar: [bool; 2], isa: Isa) -> Option<Kernel> {
+    if dtype == DType::F32 && !is_compare(op) {
+        match scalar {
+            [false, true] => {
+                if let Some(f) = crate::math::binary_f32_scalar(op, isa, false) {
+                    return Some(Kernel::ScalarRight(f));
+                }
+            }
+            [true, false] => {
+                if let Some(f) = crate::math::binary_f32_scalar(op, isa, true) {
+                    return Some(Kernel::ScalarLeft(f));
+                }
+            }
+            _ => {}
+        }
+        if let Some(f) = crate::math::binary_f32(op, isa) {
+            return Some(Kernel::Binary(f));
+        }
+    }
+    with_bits!(dtype, T => bits::<T>(op, isa), else => None)
+        .or_else(|| with_elem!(dtype, T => arith::<T>(op, isa).or_else(|| compare::<T>(op, isa)), half => None))
+        .map(Kernel::Span)
+}
+
+/// Index of the first zero among `n` elements.
+///
+/// # Safety
+/// `p` is valid for `n` reads of `dtype`.
+pub(crate) unsafe fn find_zero(dtype: DType, p: *const u8, n: usize) -> Option<usize> {
+    with_elem!(dtype, T => {
+        let p = p.cast::<T>();
+        // SAFETY: i < n.
+        (0..n).find(|&i| unsafe { !(*p.add(i)).truth() })
+    }, half => None)
+}

@@ -1,0 +1,30 @@
+//! Conversions between native dtypes. Half-precision sides are widened or narrowed around the kernel.
+
+use dvm_bc::DType;
+
+use super::{Kernel, Op1, SpanFn, span1};
+use crate::Isa;
+use crate::elem::{CastTo, with_elem};
+
+struct To<U>(std::marker::PhantomData<U>);
+impl<T: CastTo<U>, U> Op1<T> for To<U> {
+    type Out = U;
+    #[inline(always)]
+    fn f(a: T) -> U {
+        a.cast()
+    }
+}
+
+fn to<T: Copy + CastTo<U>, U>(isa: Isa) -> SpanFn {
+    span1::span::<T, To<U>>(isa)
+}
+
+/// The kernel from one native dtype to another, `None` for f16 and bf16.
+pub(crate) fn kernel(from: DType, into: DType, isa: Isa) -> Option<Kernel> {
+    if from == into && from != DType::Bool {
+        return Some(Kernel::Span(super::shape::copy(from.size(), isa)));
+    }
+    Some(Kernel::Span(
+        with_elem!(from, T => with_elem!(into, U => to::<T, U>(isa), half => return None), half => return None),
+    ))
+}

@@ -1,0 +1,245 @@
+//! Tile kernels: loops over spans of elements, chosen once at predecode.
+//!
+//! A *span kernel* computes `n` consecutive elements; every operand is either a run of `n` elements or one element
+//! that counts for all (bit i of `steps` says which). Row and column broadcasts, pitches and strips are made of spans
+//! by the executor, so no kernel knows about tiles.
+
+pub(crate) mod binary;
+pub(crate) mod cast;
+pub(crate) mod half;
+pub(crate) mod reduce;
+pub(crate) mod scan;
+pub(crate) mod shape;
+pub(crate) mod ternary;
+pub(crate) mod unary;
+
+/// `dst[i] = f(src0[i], src1[i], src2[i])` for i in 0..n; an operand without its bit in `steps` is one element.
+///
+/// # Safety
+/// `dst` is valid for `n` writes and each used source for `n` (or 1) reads of the kernel's element types, aligned. A source
+/// either equals `dst` or does not overlap it.
+pub(crate) type SpanFn = unsafe fn(dst: *mut u8, src: &[*const u8; 3], steps: u32, n: usize);
+
+/// A resolved elementwise kernel.
+#[derive(Clone, Copy)]
+pub(crate) enum Kernel {
+    /// Any operand may be a single element.
+    Span(SpanFn),
+    /// f32, source is a run.
+    Unary(unsafe fn(*mut f32, *const f32, usize)),
+    /// f32, both sources are runs.
+    Binary(unsafe fn(*mut f32, *const f32, *const f32, usize)),
+    /// f32, the right source is one element.
+    ScalarRight(unsafe fn(*mut f32, *const f32, f32, usize)),
+    /// f32, the left source is one element.
+    ScalarLeft(unsafe fn(*mut f32, *const f32, f32, usize)),
+}
+
+/// Elements that are splatted or widened at a time.
+pub(crate) const CHUNK: usize = 256;
+
+/// A stack buffer for [`CHUNK`] elements of up to 8 bytes, aligned for vectors.
+#[repr(C, align(64))]
+pub(crate) struct Chunk(pub(crate) [std::mem::MaybeUninit<u64>; CHUNK]);
+
+impl Chunk {
+    pub(crate) const fn new() -> Chunk {
+        Chunk([std::mem::MaybeUninit::uninit(); CHUNK])
+    }
+    pub(crate) fn ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+impl Kernel {
+    /// Runs the kernel over a span.
+    ///
+    /// # Safety
+    /// As for [`SpanFn`].
+    #[inline]
+    pub(crate) unsafe fn run(self, dst: *mut u8, src: &[*const u8; 3], steps: u32, n: usize) {
+        // SAFETY: the caller's promise is each kernel's; the f32 kernels get runs of n or a single element as they want.
+        unsafe {
+            match self {
+                Kernel::Span(f) => f(dst, src, steps, n),
+                Kernel::Unary(f) => {
+                    if steps & 1 != 0 {
+                        f(dst.cast(), src[0].cast(), n);
+                    } else if n > 0 {
+                        f(dst.cast(), src[0].cast(), 1);
+                        splat::<u32>(dst.cast(), *dst.cast(), n);
+                    }
+                }
+                Kernel::Binary(f) => {
+                    if steps & 3 == 3 {
+                        f(dst.cast(), src[0].cast(), src[1].cast(), n);
+                    } else {
+                        binary_splat(f, dst.cast(), src, steps, n);
+                    }
+                }
+                Kernel::ScalarRight(f) => f(dst.cast(), src[0].cast(), *src[1].cast::<f32>(), n),
+                Kernel::ScalarLeft(f) => f(dst.cast(), src[1].cast(), *src[0].cast::<f32>(), n),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `dst` is valid for `n` writes.
+#[inline]
+pub(crate) unsafe fn splat<T: Copy>(dst: *mut T, v: T, n: usize) {
+    for i in 0..n {
+        // SAFETY: i < n.
+        unsafe { dst.add(i).write(v) };
+    }
+}
+
+/// A two-run kernel where at least one source is a single element.
+///
+/// # Safety
+/// As for [`SpanFn`].
+#[cold]
+unsafe fn binary_splat(
+    f: unsafe fn(*mut f32, *const f32, *const f32, usize),
+    dst: *mut f32,
+    src: &[*const u8; 3],
+    steps: u32,
+    n: usize,
+) {
+    let mut bufs = [Chunk::new(), Chunk::new()];
+    let m = n.min(CHUNK);
+    for i in 0..2 {
+        if steps >> i & 1 == 0 {
+            // SAFETY: the buffer holds CHUNK elements; the source is one f32.
+            unsafe { splat(bufs[i].ptr().cast(), *src[i].cast::<f32>(), m) };
+        }
+    }
+    let mut at = 0;
+    while at < n {
+        let m = (n - at).min(CHUNK);
+        let [ref mut b0, ref mut b1] = bufs;
+        let pick = |i: usize, b: &mut Chunk| -> *const f32 {
+            if steps >> i & 1 == 0 { b.ptr().cast() } else { src[i].cast::<f32>().wrapping_add(at) }
+        };
+        // SAFETY: runs are valid for n elements and at + m <= n; the buffers hold m splatted elements.
+        unsafe { f(dst.add(at), pick(0, b0), pick(1, b1), m) };
+        at += m;
+    }
+}
+
+/// Defines an operation as a type so that a span loop can be instantiated for it.
+macro_rules! define_op {
+    ($tr:ident, $bound:path, [$($arg:ident),*], $out:ty, $body:expr) => {{
+        struct O;
+        impl<T: $bound> $crate::kernels::$tr<T> for O {
+            type Out = $out;
+            #[inline(always)]
+            fn f($($arg: T),*) -> $out { $body }
+        }
+        O
+    }};
+}
+pub(crate) use define_op;
+
+/// A unary operation.
+pub(crate) trait Op1<T> {
+    type Out;
+    fn f(a: T) -> Self::Out;
+}
+/// A binary operation.
+pub(crate) trait Op2<T> {
+    type Out;
+    fn f(a: T, b: T) -> Self::Out;
+}
+
+/// Instantiates a span loop for an ISA: the same body, compiled with and without wide vectors. Nothing is contracted or
+/// reassociated, so the bits are the same.
+macro_rules! for_isa {
+    ($name:ident<$($g:ident $(: $b:path)?),*>) => {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn wide<$($g $(: $b)?),*>(dst: *mut u8, src: &[*const u8; 3], steps: u32, n: usize) where $($g: Sized),* {
+            // SAFETY: the caller's promise is the body's.
+            unsafe { body::<$($g),*>(dst, src, steps, n) }
+        }
+        unsafe fn plain<$($g $(: $b)?),*>(dst: *mut u8, src: &[*const u8; 3], steps: u32, n: usize) {
+            // SAFETY: the caller's promise is the body's.
+            unsafe { body::<$($g),*>(dst, src, steps, n) }
+        }
+        /// The span kernel for this ISA.
+        pub(crate) fn $name<$($g $(: $b)?),*>(isa: crate::Isa) -> crate::kernels::SpanFn {
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                crate::Isa::Avx2Fma => wide::<$($g),*>,
+                _ => plain::<$($g),*>,
+            }
+        }
+    };
+}
+pub(crate) use for_isa;
+
+/// `dst[i] = O(a[i])`.
+pub(crate) mod span1 {
+    use super::Op1;
+    #[inline(always)]
+    unsafe fn body<T: Copy, O: Op1<T>>(dst: *mut u8, src: &[*const u8; 3], steps: u32, n: usize) {
+        let (d, a) = (dst.cast::<O::Out>(), src[0].cast::<T>());
+        // SAFETY: by the contract of SpanFn.
+        unsafe {
+            if steps & 1 != 0 {
+                for i in 0..n {
+                    d.add(i).write(O::f(*a.add(i)));
+                }
+            } else if n > 0 {
+                let v = *a;
+                for i in 0..n {
+                    d.add(i).write(O::f(v));
+                }
+            }
+        }
+    }
+    for_isa!(span<T: Copy, O: super::Op1<T>>);
+    use super::for_isa;
+}
+
+/// `dst[i] = O(a[i], b[i])`.
+pub(crate) mod span2 {
+    use super::Op2;
+    #[inline(always)]
+    unsafe fn body<T: Copy, O: Op2<T>>(dst: *mut u8, src: &[*const u8; 3], steps: u32, n: usize) {
+        let (d, a, b) = (dst.cast::<O::Out>(), src[0].cast::<T>(), src[1].cast::<T>());
+        if n == 0 {
+            return;
+        }
+        // SAFETY: by the contract of SpanFn.
+        unsafe {
+            match steps & 3 {
+                3 => {
+                    for i in 0..n {
+                        d.add(i).write(O::f(*a.add(i), *b.add(i)));
+                    }
+                }
+                1 => {
+                    let v = *b;
+                    for i in 0..n {
+                        d.add(i).write(O::f(*a.add(i), v));
+                    }
+                }
+                2 => {
+                    let v = *a;
+                    for i in 0..n {
+                        d.add(i).write(O::f(v, *b.add(i)));
+                    }
+                }
+                _ => {
+                    let (x, y) = (*a, *b);
+                    for i in 0..n {
+                        d.add(i).write(O::f(x, y));
+                    }
+                }
+            }
+        }
+    }
+    for_isa!(span<T: Copy, O: super::Op2<T>>);
+    use super::for_isa;
+}
