@@ -199,11 +199,14 @@ macro_rules! float_elem {
             fn pow(self, o: Self) -> Self { $pow(self, o) }
             #[inline(always)]
             fn max(self, o: Self) -> Self {
-                if self > o { self } else if o >= self { o } else { self + o }
+                // Equal values differ only as zeros, and +0 counts as the greater.
+                if self > o { self } else if o > self { o }
+                else if self == o { $t::from_bits(self.to_bits() & o.to_bits()) } else { self + o }
             }
             #[inline(always)]
             fn min(self, o: Self) -> Self {
-                if self < o { self } else if o <= self { o } else { self + o }
+                if self < o { self } else if o < self { o }
+                else if self == o { $t::from_bits(self.to_bits() | o.to_bits()) } else { self + o }
             }
             #[inline(always)]
             fn fma(self, m: Self, a: Self) -> Self { self.mul_add(m, a) }

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use dvm_bc::{DType, Init, Program, Verified};
 
+use crate::cube::{MmadFn, PackFn};
 use crate::kernels::Kernel;
 use crate::kernels::half::Halves;
 use crate::kernels::reduce::What;
@@ -74,8 +75,34 @@ pub(crate) struct Ew {
     pub(crate) private: u8,
     /// Rows may be joined to one span where the columns are whole.
     pub(crate) flat: bool,
+    /// Neither halves nor spreading.
+    pub(crate) plain: bool,
+    /// Single elements must be spread to runs for the kernel.
+    pub(crate) spread: bool,
     pub(crate) rows: Len,
     pub(crate) cols: Len,
+}
+
+impl Ew {
+    /// Computes `n` elements from resolved pointers.
+    ///
+    /// # Safety
+    /// As for [`crate::kernels::SpanFn`].
+    #[inline(always)]
+    pub(crate) unsafe fn span(&self, dst: *mut u8, src: &[*const u8; 3], n: usize) {
+        let steps = u32::from(self.steps);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.plain {
+                self.kernel.run(dst, src, steps, n);
+            } else if self.halves.any() {
+                let spread = self.spread.then_some(self.sources as usize);
+                self.halves.run(self.kernel, dst, src, steps, n, &self.size, spread);
+            } else {
+                self.kernel.run_spread(dst, src, steps, n, &self.size, self.sources as usize);
+            }
+        }
+    }
 }
 
 /// One loop of a view.
@@ -152,10 +179,22 @@ pub(crate) enum OpKind {
         exclusive: bool,
         reverse: bool,
     },
-    LoadA { panel: u32, local: Place, addr: Addr, dtype: DType, m: Len, k: Len, row: i64, col: i64, sticky: u32 },
-    LoadB { panel: u32, local: Place, addr: Addr, dtype: DType, k: Len, n: Len, row: i64, col: i64, sticky: u32 },
-    BindB { panel: u32, addr: Addr, dtype: DType, k: Len, n: Len, stride: i64 },
-    Mmad { acc: Place, a: u32, b: u32, dtype: DType, m: Len, n: Len, k: Len, init: Init },
+    /// Packs an operand: `lines` rows of a left or columns of a right operand.
+    Pack {
+        pack: PackFn,
+        panel: u32,
+        local: Place,
+        addr: Addr,
+        lines: Len,
+        k: Len,
+        line_stride: i64,
+        k_stride: i64,
+        width: u32,
+        sticky: u32,
+    },
+    /// Names an operand that is in an argument: packed panels, or a matrix in place (`width` 0, strides in elements).
+    BindPanel { panel: u32, addr: Addr, lines: Len, k: Len, panel_stride: i64, k_stride: i64, width: u32 },
+    Mmad { mmad: MmadFn, acc: Place, a: u32, b: u32, m: Len, n: Len, k: Len, init: Init },
 }
 
 /// Operations by index.

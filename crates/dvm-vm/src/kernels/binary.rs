@@ -63,22 +63,21 @@ pub(crate) fn traps(op: Opcode, dtype: DType) -> bool {
 
 /// The kernel of `op` on `dtype` (f16 and bf16 ask for f32), where `scalar` says which operands are a single element.
 pub(crate) fn kernel(op: Opcode, dtype: DType, scalar: [bool; 2], isa: Isa) -> Option<Kernel> {
-    if dtype == DType::F32 && !is_compare(op) {
-        match scalar {
-            [false, true] => {
-                if let Some(f) = crate::math::binary_f32_scalar(op, isa, false) {
-                    return Some(Kernel::ScalarRight(f));
-                }
-            }
-            [true, false] => {
-                if let Some(f) = crate::math::binary_f32_scalar(op, isa, true) {
-                    return Some(Kernel::ScalarLeft(f));
-                }
-            }
-            _ => {}
-        }
-        if let Some(f) = crate::math::binary_f32(op, isa) {
-            return Some(Kernel::Binary(f));
+    if dtype == DType::F32 {
+        use crate::math::{binary_f32, binary_f32_scalar, compare_f32, compare_f32_scalar};
+        let found = match scalar {
+            [false, true] => binary_f32_scalar(op, isa, false)
+                .map(Kernel::ScalarRight)
+                .or_else(|| compare_f32_scalar(op, isa, false).map(Kernel::CompareRight)),
+            [true, false] => binary_f32_scalar(op, isa, true)
+                .map(Kernel::ScalarLeft)
+                .or_else(|| compare_f32_scalar(op, isa, true).map(Kernel::CompareLeft)),
+            _ => binary_f32(op, isa)
+                .map(Kernel::Binary)
+                .or_else(|| compare_f32(op, isa).map(Kernel::Compare)),
+        };
+        if found.is_some() {
+            return found;
         }
     }
     with_bits!(dtype, T => bits::<T>(op, isa), else => None)
@@ -96,4 +95,15 @@ pub(crate) unsafe fn find_zero(dtype: DType, p: *const u8, n: usize) -> Option<u
         // SAFETY: i < n.
         (0..n).find(|&i| unsafe { !(*p.add(i)).truth() })
     }, half => None)
+}
+
+/// The value of element `i` as an integer, for messages.
+///
+/// # Safety
+/// `p` is valid for a read of `dtype` at `i`.
+pub(crate) unsafe fn read_int(dtype: DType, p: *const u8, i: usize) -> i64 {
+    with_elem!(dtype, T => {
+        // SAFETY: by the caller.
+        unsafe { (*p.cast::<T>().add(i)).to_i64() }
+    }, half => 0)
 }

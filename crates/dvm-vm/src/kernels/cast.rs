@@ -24,6 +24,12 @@ pub(crate) fn kernel(from: DType, into: DType, isa: Isa) -> Option<Kernel> {
     if from == into && from != DType::Bool {
         return Some(Kernel::Span(super::shape::copy(from.size(), isa)));
     }
+    // That kernel takes bytes as numbers; a bool may be any non-zero byte.
+    if from != DType::Bool
+        && let Some(f) = crate::math::cast(from, into, isa)
+    {
+        return Some(Kernel::Cast(f));
+    }
     Some(Kernel::Span(
         with_elem!(from, T => with_elem!(into, U => to::<T, U>(isa), half => return None), half => return None),
     ))

@@ -1,84 +1,52 @@
 //! f16 and bf16 by widening: a chunk at a time goes to f32 on the stack, through the f32 kernel, and back with one
 //! rounding. No kernel is instantiated for halves.
 
-use ::half::slice::HalfFloatSliceExt;
 use ::half::{bf16, f16};
 use dvm_bc::DType;
 
 use super::{CHUNK, Chunk, Kernel};
+use crate::Isa;
+use crate::math::CastFn;
 
-/// Reads `n` halves as f32.
-///
-/// # Safety
-/// `src` is valid for `n` reads of `dtype`, `dst` for `n` writes of f32.
-pub(crate) unsafe fn widen(dtype: DType, dst: *mut f32, src: *const u8, n: usize) {
-    // SAFETY: by the caller; the two ranges do not overlap, one being a private buffer.
-    unsafe {
-        // The destination may be uninitialised memory, which a slice must not be.
-        std::ptr::write_bytes(dst, 0, n);
-        let d = std::slice::from_raw_parts_mut(dst, n);
-        match dtype {
-            DType::F16 => std::slice::from_raw_parts(src.cast::<f16>(), n).convert_to_f32_slice(d),
-            _ => std::slice::from_raw_parts(src.cast::<bf16>(), n).convert_to_f32_slice(d),
-        }
-    }
+/// Converts f16 or bf16 to f32.
+pub(crate) fn widen(dtype: DType, isa: Isa) -> CastFn {
+    crate::math::cast(dtype, DType::F32, isa).unwrap_or(nothing)
 }
 
-/// Writes `n` f32 as halves, rounding to nearest even.
-///
-/// # Safety
-/// `src` is valid for `n` reads of f32, `dst` for `n` writes of `dtype`; they do not overlap.
-pub(crate) unsafe fn narrow(dtype: DType, dst: *mut u8, src: *const f32, n: usize) {
-    // SAFETY: by the caller. Argument and arena memory is always initialised.
-    unsafe {
-        let s = std::slice::from_raw_parts(src, n);
-        match dtype {
-            DType::F16 => std::slice::from_raw_parts_mut(dst.cast::<f16>(), n).convert_from_f32_slice(s),
-            _ => std::slice::from_raw_parts_mut(dst.cast::<bf16>(), n).convert_from_f32_slice(s),
-        }
-    }
+/// Converts f32 to f16 or bf16, rounding to nearest even.
+pub(crate) fn narrow(dtype: DType, isa: Isa) -> CastFn {
+    crate::math::cast(DType::F32, dtype, isa).unwrap_or(nothing)
 }
 
-/// Writes `n` f64 as halves with one rounding.
-///
-/// # Safety
-/// As for [`narrow`].
-unsafe fn narrow64(dtype: DType, dst: *mut u8, src: *const f64, n: usize) {
+/// Converts f64 to f16 or bf16 with one rounding.
+pub(crate) fn narrow64(dtype: DType) -> CastFn {
+    if dtype == DType::F16 { narrow64_f16 } else { narrow64_bf16 }
+}
+
+/// The conversion of dtypes that are not half; never called.
+unsafe fn nothing(_: *mut u8, _: *const u8, _: usize) {}
+
+unsafe fn narrow64_f16(dst: *mut u8, src: *const u8, n: usize) {
     for i in 0..n {
-        // SAFETY: i < n.
-        unsafe {
-            let v = *src.add(i);
-            match dtype {
-                DType::F16 => dst.cast::<f16>().add(i).write(f16::from_f64(v)),
-                _ => dst.cast::<bf16>().add(i).write(bf16::from_f64(v)),
-            }
-        }
+        // SAFETY: the caller promises n elements on both sides.
+        unsafe { dst.cast::<f16>().add(i).write(f16::from_f64(*src.cast::<f64>().add(i))) };
     }
 }
 
-/// One element as f32.
-///
-/// # Safety
-/// `p` is valid for one read of `dtype`.
-pub(crate) unsafe fn read(dtype: DType, p: *const u8) -> f32 {
-    // SAFETY: by the caller.
-    unsafe {
-        match dtype {
-            DType::F16 => (*p.cast::<f16>()).to_f32(),
-            _ => (*p.cast::<bf16>()).to_f32(),
-        }
+unsafe fn narrow64_bf16(dst: *mut u8, src: *const u8, n: usize) {
+    for i in 0..n {
+        // SAFETY: the caller promises n elements on both sides.
+        unsafe { dst.cast::<bf16>().add(i).write(bf16::from_f64(*src.cast::<f64>().add(i))) };
     }
 }
 
-/// Which sides of a kernel are half precision.
-#[derive(Clone, Copy, Debug, Default)]
+/// Which sides of a kernel are half precision, and how they are converted.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Halves {
-    /// Per source: its half dtype.
-    pub(crate) src: [Option<DType>; 3],
-    /// Half dtype of the result.
-    pub(crate) dst: Option<DType>,
-    /// The kernel's result is f64 rather than f32.
-    pub(crate) wide: bool,
+    /// Per source, to f32.
+    pub(crate) src: [Option<CastFn>; 3],
+    /// From the kernel's result.
+    pub(crate) dst: Option<CastFn>,
 }
 
 impl Halves {
@@ -86,7 +54,9 @@ impl Halves {
         self.dst.is_some() || self.src.iter().any(Option::is_some)
     }
 
-    /// Runs `kernel` on widened copies. `sizes` are the bytes per element of sources and result in memory.
+    #[allow(clippy::too_many_arguments, reason = "a span call and how to widen it")]
+    /// Runs `kernel` on widened copies. `sizes` are the bytes per element of sources and result in memory; `spread` is the
+    /// number of sources if single elements must be spread to runs.
     ///
     /// # Safety
     /// As for [`super::SpanFn`], in the dtypes before widening.
@@ -98,7 +68,14 @@ impl Halves {
         steps: u32,
         n: usize,
         sizes: &[u8; 4],
+        spread: Option<usize>,
     ) {
+        let mut wide = *sizes;
+        for (size, half) in wide.iter_mut().zip(&self.src) {
+            if half.is_some() {
+                *size = 4;
+            }
+        }
         let mut bufs = [Chunk::new(), Chunk::new(), Chunk::new(), Chunk::new()];
         let mut at = 0;
         while at < n {
@@ -106,15 +83,12 @@ impl Halves {
             let [b0, b1, b2, out] = &mut bufs;
             let mut ptrs = *src;
             for (i, buf) in [b0, b1, b2].into_iter().enumerate() {
-                if src[i].is_null() {
-                    continue;
-                }
                 let step = steps >> i & 1 != 0;
                 let p = if step { src[i].wrapping_add(at * sizes[i] as usize) } else { src[i] };
                 ptrs[i] = match self.src[i] {
-                    Some(dtype) => {
+                    Some(widen) => {
                         // SAFETY: the source holds at + m elements (or one), the buffer CHUNK.
-                        unsafe { widen(dtype, buf.ptr().cast(), p, if step { m } else { 1 }) };
+                        unsafe { widen(buf.ptr(), p, if step { m } else { 1 }) };
                         buf.ptr()
                     }
                     None => p,
@@ -123,16 +97,13 @@ impl Halves {
             let d = dst.wrapping_add(at * sizes[3] as usize);
             // SAFETY: as promised by the caller, with buffers of CHUNK elements on the widened sides.
             unsafe {
-                match self.dst {
-                    Some(dtype) => {
-                        kernel.run(out.ptr(), &ptrs, steps, m);
-                        if self.wide {
-                            narrow64(dtype, d, out.ptr().cast(), m);
-                        } else {
-                            narrow(dtype, d, out.ptr().cast(), m);
-                        }
-                    }
-                    None => kernel.run(d, &ptrs, steps, m),
+                let result = if self.dst.is_some() { out.ptr() } else { d };
+                match spread {
+                    Some(sources) => kernel.run_spread(result, &ptrs, steps, m, &wide, sources),
+                    None => kernel.run(result, &ptrs, steps, m),
+                }
+                if let Some(narrow) = self.dst {
+                    narrow(d, result, m);
                 }
             }
             at += m;

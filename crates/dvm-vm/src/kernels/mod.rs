@@ -13,6 +13,10 @@ pub(crate) mod shape;
 pub(crate) mod ternary;
 pub(crate) mod unary;
 
+use crate::math::{
+    BinaryFn, CastFn, CompareFn, CompareScalarFn, PredicateFn, ScalarFn, SelectFn, TernaryFn, UnaryFn,
+};
+
 /// `dst[i] = f(src0[i], src1[i], src2[i])` for i in 0..n; an operand without its bit in `steps` is one element.
 ///
 /// # Safety
@@ -25,14 +29,28 @@ pub(crate) type SpanFn = unsafe fn(dst: *mut u8, src: &[*const u8; 3], steps: u3
 pub(crate) enum Kernel {
     /// Any operand may be a single element.
     Span(SpanFn),
-    /// f32, source is a run.
-    Unary(unsafe fn(*mut f32, *const f32, usize)),
-    /// f32, both sources are runs.
-    Binary(unsafe fn(*mut f32, *const f32, *const f32, usize)),
-    /// f32, the right source is one element.
-    ScalarRight(unsafe fn(*mut f32, *const f32, f32, usize)),
-    /// f32, the left source is one element.
-    ScalarLeft(unsafe fn(*mut f32, *const f32, f32, usize)),
+    /// f32; a run.
+    Unary(UnaryFn),
+    /// f32; two runs.
+    Binary(BinaryFn),
+    /// f32; a run and one element.
+    ScalarRight(ScalarFn),
+    /// f32; one element and a run.
+    ScalarLeft(ScalarFn),
+    /// f32; three runs.
+    Ternary(TernaryFn),
+    /// f32 to bool; a run.
+    Predicate(PredicateFn),
+    /// f32 to bool; two runs.
+    Compare(CompareFn),
+    /// f32 to bool; a run and one element.
+    CompareRight(CompareScalarFn),
+    /// f32 to bool; one element and a run.
+    CompareLeft(CompareScalarFn),
+    /// A run of one dtype to a run of another.
+    Cast(CastFn),
+    /// bool and two runs of f32.
+    Select(SelectFn),
 }
 
 /// Elements that are splatted or widened at a time.
@@ -55,31 +73,92 @@ impl Kernel {
     /// Runs the kernel over a span.
     ///
     /// # Safety
-    /// As for [`SpanFn`].
+    /// As for [`SpanFn`]. Kernels that want runs get runs: predecode chooses them only so.
     #[inline]
     pub(crate) unsafe fn run(self, dst: *mut u8, src: &[*const u8; 3], steps: u32, n: usize) {
-        // SAFETY: the caller's promise is each kernel's; the f32 kernels get runs of n or a single element as they want.
+        let [a, b, c] = *src;
+        // SAFETY: the caller's promise is each kernel's.
         unsafe {
             match self {
                 Kernel::Span(f) => f(dst, src, steps, n),
-                Kernel::Unary(f) => {
-                    if steps & 1 != 0 {
-                        f(dst.cast(), src[0].cast(), n);
-                    } else if n > 0 {
-                        f(dst.cast(), src[0].cast(), 1);
-                        splat::<u32>(dst.cast(), *dst.cast(), n);
-                    }
-                }
-                Kernel::Binary(f) => {
-                    if steps & 3 == 3 {
-                        f(dst.cast(), src[0].cast(), src[1].cast(), n);
-                    } else {
-                        binary_splat(f, dst.cast(), src, steps, n);
-                    }
-                }
-                Kernel::ScalarRight(f) => f(dst.cast(), src[0].cast(), *src[1].cast::<f32>(), n),
-                Kernel::ScalarLeft(f) => f(dst.cast(), src[1].cast(), *src[0].cast::<f32>(), n),
+                Kernel::Unary(f) => f(dst.cast(), a.cast(), n),
+                Kernel::Binary(f) => f(dst.cast(), a.cast(), b.cast(), n),
+                Kernel::ScalarRight(f) => f(dst.cast(), a.cast(), *b.cast::<f32>(), n),
+                Kernel::ScalarLeft(f) => f(dst.cast(), b.cast(), *a.cast::<f32>(), n),
+                Kernel::Ternary(f) => f(dst.cast(), a.cast(), b.cast(), c.cast(), n),
+                Kernel::Predicate(f) => f(dst, a.cast(), n),
+                Kernel::Compare(f) => f(dst, a.cast(), b.cast(), n),
+                Kernel::CompareRight(f) => f(dst, a.cast(), *b.cast::<f32>(), n),
+                Kernel::CompareLeft(f) => f(dst, b.cast(), *a.cast::<f32>(), n),
+                Kernel::Cast(f) => f(dst, a, n),
+                Kernel::Select(f) => f(dst.cast(), a, b.cast(), c.cast(), n),
             }
+        }
+    }
+
+    /// Whether the kernel wants every source as a run.
+    pub(crate) fn wants_runs(self) -> bool {
+        !matches!(
+            self,
+            Kernel::Span(_)
+                | Kernel::ScalarRight(_)
+                | Kernel::ScalarLeft(_)
+                | Kernel::CompareRight(_)
+                | Kernel::CompareLeft(_)
+        )
+    }
+
+    /// Runs the kernel where sources may be single elements that it wants as runs: they are spread over a buffer.
+    ///
+    /// # Safety
+    /// As for [`SpanFn`]; `sizes` are the bytes per element of the sources and the result.
+    pub(crate) unsafe fn run_spread(
+        self,
+        dst: *mut u8,
+        src: &[*const u8; 3],
+        steps: u32,
+        n: usize,
+        sizes: &[u8; 4],
+        sources: usize,
+    ) {
+        let mut bufs = [Chunk::new(), Chunk::new(), Chunk::new()];
+        let m = n.min(CHUNK);
+        let mut ptrs = *src;
+        for (i, buf) in bufs.iter_mut().enumerate().take(sources) {
+            if steps >> i & 1 == 0 && m > 0 {
+                // SAFETY: the buffer holds CHUNK elements; the source is one element.
+                unsafe { spread(sizes[i], buf.ptr(), src[i], m) };
+                ptrs[i] = buf.ptr();
+            }
+        }
+        let mut at = 0;
+        while at < n {
+            let m = (n - at).min(CHUNK);
+            let mut p = ptrs;
+            for i in 0..sources {
+                if steps >> i & 1 != 0 {
+                    p[i] = p[i].wrapping_add(at * sizes[i] as usize);
+                }
+            }
+            // SAFETY: runs are valid for n elements and at + m <= n; the buffers hold m elements.
+            unsafe { self.run(dst.add(at * sizes[3] as usize), &p, 7, m) };
+            at += m;
+        }
+    }
+}
+
+/// `n` copies of the element at `src`.
+///
+/// # Safety
+/// `dst` is valid for `n` writes and `src` for one read of `size` bytes.
+unsafe fn spread(size: u8, dst: *mut u8, src: *const u8, n: usize) {
+    // SAFETY: by the caller.
+    unsafe {
+        match size {
+            1 => splat(dst, *src, n),
+            2 => splat(dst.cast(), *src.cast::<u16>(), n),
+            4 => splat(dst.cast(), *src.cast::<u32>(), n),
+            _ => splat(dst.cast(), *src.cast::<u64>(), n),
         }
     }
 }
@@ -91,39 +170,6 @@ pub(crate) unsafe fn splat<T: Copy>(dst: *mut T, v: T, n: usize) {
     for i in 0..n {
         // SAFETY: i < n.
         unsafe { dst.add(i).write(v) };
-    }
-}
-
-/// A two-run kernel where at least one source is a single element.
-///
-/// # Safety
-/// As for [`SpanFn`].
-#[cold]
-unsafe fn binary_splat(
-    f: unsafe fn(*mut f32, *const f32, *const f32, usize),
-    dst: *mut f32,
-    src: &[*const u8; 3],
-    steps: u32,
-    n: usize,
-) {
-    let mut bufs = [Chunk::new(), Chunk::new()];
-    let m = n.min(CHUNK);
-    for i in 0..2 {
-        if steps >> i & 1 == 0 {
-            // SAFETY: the buffer holds CHUNK elements; the source is one f32.
-            unsafe { splat(bufs[i].ptr().cast(), *src[i].cast::<f32>(), m) };
-        }
-    }
-    let mut at = 0;
-    while at < n {
-        let m = (n - at).min(CHUNK);
-        let [ref mut b0, ref mut b1] = bufs;
-        let pick = |i: usize, b: &mut Chunk| -> *const f32 {
-            if steps >> i & 1 == 0 { b.ptr().cast() } else { src[i].cast::<f32>().wrapping_add(at) }
-        };
-        // SAFETY: runs are valid for n elements and at + m <= n; the buffers hold m splatted elements.
-        unsafe { f(dst.add(at), pick(0, b0), pick(1, b1), m) };
-        at += m;
     }
 }
 

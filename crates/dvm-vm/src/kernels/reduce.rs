@@ -97,9 +97,10 @@ impl Reduction {
     /// Halves are reduced in f32; only a plain result is rounded to the dtype.
     unsafe fn halves(&self, dst: *mut u8, src: *const u8) {
         let wide = Reduction { dtype: DType::F32, ..*self };
+        let (widen, narrow) = (widen(self.dtype, self.isa), narrow(self.dtype, self.isa));
         let read = |buf: *mut f32, p: *const u16, n: usize| {
             // SAFETY: p is valid for n halves and buf for n f32.
-            unsafe { widen(self.dtype, buf, p.cast(), n) }
+            unsafe { widen(buf.cast(), p.cast(), n) }
         };
         // A sum's state planes are f32; every other result is of the dtype.
         let state = self.plane != 0 && self.what == What::Sum;
@@ -114,7 +115,7 @@ impl Reduction {
                     let d32 = dst.cast::<f32>().add(o);
                     let d16 = dst.add(o * 2);
                     if !state && !self.fresh {
-                        widen(self.dtype, acc, d16, 1);
+                        widen(acc.cast(), d16, 1);
                     }
                     let at = if state { d32 } else { acc };
                     // Blocks are widened whole, so the order is that of the f32 reduction.
@@ -122,7 +123,7 @@ impl Reduction {
                     let mut r = 0;
                     loop {
                         let n = (self.red - r).min(block.len());
-                        widen(self.dtype, block.as_mut_ptr(), s.add(r).cast(), n);
+                        widen(block.as_mut_ptr().cast(), s.add(r).cast(), n);
                         let piece = Reduction { red: n, fresh, ..wide };
                         // A plain sum of several blocks needs its low part kept between them.
                         if self.what == What::Sum && !state {
@@ -146,7 +147,7 @@ impl Reduction {
                     if !state {
                         let v = if self.what == What::Sum { *acc + *acc.add(1) } else { *acc };
                         acc.write(v);
-                        narrow(self.dtype, d16, acc, 1);
+                        narrow(d16, acc.cast(), 1);
                     }
                 } else {
                     let mut c = 0;
@@ -158,10 +159,10 @@ impl Reduction {
                         } else {
                             let d = dst.cast::<u16>().add(at).cast::<u8>();
                             if !self.fresh {
-                                widen(self.dtype, acc, d, n);
+                                widen(acc.cast(), d, n);
                             }
                             wide.columns::<f32, u16>(acc, s.add(c), n, read);
-                            narrow(self.dtype, d, acc, n);
+                            narrow(d, acc.cast(), n);
                         }
                         c += n;
                     }

@@ -2,8 +2,15 @@
 
 use dvm_bc::DType;
 
-use super::half::read;
 use crate::elem::{Elem, with_elem};
+
+/// The value of a half given by its bits.
+fn half(dtype: DType, bits: u16) -> f32 {
+    match dtype {
+        DType::F16 => half::f16::from_bits(bits).to_f32(),
+        _ => half::bf16::from_bits(bits).to_f32(),
+    }
+}
 
 /// An arg-reduction resolved for a tile; counts and pitches as in [`super::reduce::Reduction`].
 #[derive(Clone, Copy)]
@@ -30,7 +37,7 @@ impl ArgReduction {
         unsafe {
             with_elem!(self.dtype, T => self.typed::<T, T>(index, value.cast(), src.cast(), |v| v), half => {
                 let dtype = self.dtype;
-                self.typed::<u16, f32>(index, value.cast(), src.cast(), |v| read(dtype, (&raw const v).cast()));
+                self.typed::<u16, f32>(index, value.cast(), src.cast(), |v| half(dtype, v));
             });
         }
     }
@@ -106,7 +113,7 @@ impl Running {
                     DType::F16 => half::f16::from_f32(v).to_bits(),
                     _ => half::bf16::from_f32(v).to_bits(),
                 };
-                self.typed::<u16, f32>(dst.cast(), carry.cast(), src.cast(), |v| read(dtype, (&raw const v).cast()), to);
+                self.typed::<u16, f32>(dst.cast(), carry.cast(), src.cast(), |v| half(dtype, v), to);
             });
         }
     }

@@ -52,6 +52,14 @@ ternary!(select<T: Copy>, u8, |a, b, c| if a != 0 { b } else { c });
 
 /// The kernel of `op` on `dtype` (f16 and bf16 ask for f32, except `select`, which moves bits).
 pub(crate) fn kernel(op: Opcode, dtype: DType, isa: Isa) -> Option<Kernel> {
+    if dtype == DType::F32 {
+        if op == Opcode::VSelect {
+            return Some(Kernel::Select(crate::math::select_f32(isa)));
+        }
+        if let Some(f) = crate::math::ternary_f32(op, isa) {
+            return Some(Kernel::Ternary(f));
+        }
+    }
     let f: SpanFn = match op {
         Opcode::VSelect => match dtype.size() {
             1 => select::span::<u8>(isa),

@@ -82,10 +82,13 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, isa: Isa) -> Option<Kernel> {
     if op == Opcode::VCopy {
         return Some(Kernel::Span(super::shape::copy(dtype.size(), isa)));
     }
-    if dtype == DType::F32
-        && let Some(f) = crate::math::unary_f32(op, isa)
-    {
-        return Some(Kernel::Unary(f));
+    if dtype == DType::F32 {
+        if let Some(f) = crate::math::unary_f32(op, isa) {
+            return Some(Kernel::Unary(f));
+        }
+        if let Some(f) = crate::math::predicate_f32(op, isa) {
+            return Some(Kernel::Predicate(f));
+        }
     }
     if dtype == DType::F64
         && let Some(f) = f64_maths(op, isa)

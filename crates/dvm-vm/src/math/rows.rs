@@ -58,7 +58,8 @@ pub(crate) fn two_sum_step(hi: f32, lo: f32, x: f32) -> (f32, f32) {
     let s = hi + x;
     let t = s - hi;
     let e = (hi - (s - t)) + (x - t);
-    (s, lo + e)
+    // Infinities and NaN live in `hi` alone.
+    (s, if e.is_finite() { lo + e } else { lo })
 }
 
 /// A maximum or minimum.

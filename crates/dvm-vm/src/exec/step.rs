@@ -1,0 +1,425 @@
+//! Executes one resolved operation on a worker's frame.
+//!
+//! SAFETY, for the whole module: a program is verified. Local operands lie inside their space, and the spaces are laid out
+//! in the arena one after another; addresses in arguments lie inside the argument at every point of the unit space and are
+//! aligned to the dtype; a tile is written before it is read; nobody else writes what a unit reads or writes in the same
+//! step. What depends on data (indices, divisors) is checked here.
+
+use dvm_bc::{DType, Init};
+
+use super::frame::{Frame, Panel};
+use super::{Addr, Ew, Executable, NOT_STICKY, Op, OpKind, Place};
+use crate::cube::{Left, Mmad, Pack, Right};
+use crate::error::{Fault, TrapKind};
+use crate::kernels::reduce::{Reduction, What};
+use crate::kernels::scan::{ArgReduction, Running};
+use crate::kernels::shape::{self, Direction, Stride};
+use crate::kernels::binary;
+
+/// Elements of a strip: operands and results of a few instructions fit L1.
+const STRIP: usize = 512;
+
+impl Frame {
+    #[inline(always)]
+    fn at(&self, p: Place) -> *mut u8 {
+        self.bases[p.base as usize].wrapping_add(p.off as usize)
+    }
+
+    #[inline(always)]
+    fn affine(&self, exe: &Executable, first: u32, count: u16) -> i64 {
+        exe.strides[first as usize..first as usize + count as usize]
+            .iter()
+            .fold(0i64, |s, &(e, stride)| s.wrapping_add(i64::from(self.index[e as usize]).wrapping_mul(stride)))
+    }
+
+    #[inline(always)]
+    fn address(&self, exe: &Executable, a: Addr) -> *mut u8 {
+        let offset = a.offset.wrapping_add(self.affine(exe, a.first, a.count));
+        self.slots[a.slot as usize].wrapping_offset(offset as isize)
+    }
+
+    /// Whether an accumulating operation starts afresh here.
+    #[inline(always)]
+    fn fresh(&self, init: Init) -> bool {
+        match init {
+            Init::Accumulate => false,
+            Init::Always => true,
+            Init::First => self.walked == 0,
+        }
+    }
+
+    /// Whether a sticky load finds its data still in place; remembers where it loads from.
+    #[inline(always)]
+    fn stuck(&mut self, sticky: u32, p: *const u8, mask: u32) -> bool {
+        if sticky == NOT_STICKY {
+            return false;
+        }
+        let now = (p as usize, self.last & mask);
+        std::mem::replace(&mut self.sticky[sticky as usize], now) == now
+    }
+
+    /// Runs one operation.
+    ///
+    /// # Errors
+    /// A data-dependent trap.
+    ///
+    /// # Safety
+    /// See the module.
+    #[inline]
+    pub(super) unsafe fn step(&mut self, exe: &Executable, op: &Op) -> Result<(), Fault> {
+        let last = self.last;
+        match op.kind {
+            OpKind::Elementwise { first, count } => {
+                let ews = &exe.ews[first as usize..(first + count) as usize];
+                // SAFETY: see the module.
+                unsafe {
+                    match ews {
+                        [ew] => self.whole(ew),
+                        _ => self.strips(ews),
+                    }
+                }
+            }
+            OpKind::Divide { ew, dtype } => {
+                // SAFETY: see the module.
+                unsafe { self.divide(&exe.ews[ew as usize], dtype, op.index)? };
+            }
+            OpKind::Bind { base, addr } => self.bases[base as usize] = self.address(exe, addr),
+            OpKind::Rows { local, addr, rows, cols, pitch, size, store, sticky } => {
+                let (local, arg) = (self.at(local), self.address(exe, addr));
+                if self.stuck(sticky, arg, rows.mask | cols.mask) {
+                    return Ok(());
+                }
+                let size = size as usize;
+                let (r, bytes) = (rows.get(last), cols.get(last) * size);
+                let (step, pitch) = (cols.body as isize * size as isize, pitch as isize);
+                let (src, dst, src_step, dst_step) =
+                    if store { (local, arg, step, pitch) } else { (arg, local, pitch, step) };
+                // SAFETY: see the module.
+                unsafe { copy_rows(dst, src, r, bytes, dst_step, src_step) };
+            }
+            OpKind::FillRows { addr, bits, rows, cols, pitch, size } => {
+                let arg = self.address(exe, addr);
+                let n = cols.get(last);
+                for r in 0..rows.get(last) as isize {
+                    // SAFETY: see the module.
+                    unsafe { shape::fill(u32::from(size), arg.wrapping_offset(r * pitch as isize), bits, n) };
+                }
+            }
+            OpKind::View { local, addr, loops, size, dir, sticky } => {
+                let (local, arg) = (self.at(local), self.address(exe, addr));
+                let (strides, n, mask) = self.loops(exe, loops);
+                if self.stuck(sticky, arg, mask) {
+                    return Ok(());
+                }
+                // SAFETY: see the module.
+                unsafe { shape::view(u32::from(size), local, arg, &strides[..n], dir) };
+            }
+            OpKind::LocalView { dst, src, loops, size } => {
+                let (strides, n, _) = self.loops(exe, loops);
+                // SAFETY: see the module.
+                unsafe {
+                    shape::view(u32::from(size), self.at(dst), self.at(src), &strides[..n], Direction::Gather);
+                }
+            }
+            OpKind::GatherRows { dst, addr, index, wide, rows, cols, stride, limit, size } => {
+                let (mut d, src, index) = (self.at(dst), self.address(exe, addr), self.at(index));
+                let bytes = cols.get(last) * size as usize;
+                for r in 0..rows.get(last) {
+                    // SAFETY: see the module; the index was checked against the limit, and limit rows are in the argument.
+                    unsafe {
+                        let i = wrap_index(read_index(index, wide, r), limit, op.index, r as u64)?;
+                        let s = src.wrapping_offset(i.wrapping_mul(stride) as isize);
+                        std::ptr::copy_nonoverlapping(s, d, bytes);
+                    }
+                    d = d.wrapping_add(cols.body as usize * size as usize);
+                }
+            }
+            OpKind::GatherElems {
+                dst,
+                addr,
+                index,
+                wide,
+                rows,
+                cols,
+                stride,
+                row_stride,
+                col_stride,
+                limit,
+                size,
+            } => {
+                let (d, src, index) = (self.at(dst), self.address(exe, addr), self.at(index));
+                let (n, pitch, size) = (cols.get(last), cols.body as usize, size as usize);
+                for r in 0..rows.get(last) {
+                    let row = src.wrapping_offset((r as i64).wrapping_mul(row_stride) as isize);
+                    for c in 0..n {
+                        // SAFETY: see the module; the index was checked against the limit.
+                        unsafe {
+                            let i = read_index(index, wide, r * pitch + c);
+                            let i = wrap_index(i, limit, op.index, (r * n + c) as u64)?;
+                            let off = i.wrapping_mul(stride).wrapping_add((c as i64).wrapping_mul(col_stride));
+                            std::ptr::copy_nonoverlapping(
+                                row.wrapping_offset(off as isize),
+                                d.wrapping_add((r * pitch + c) * size),
+                                size,
+                            );
+                        }
+                    }
+                }
+            }
+            OpKind::Iota { dst, dtype, base, strides, row_step, col_step, rows, cols } => {
+                let mut d = self.at(dst);
+                let mut v = base.wrapping_add(self.affine(exe, strides.0, strides.1));
+                for _ in 0..rows.get(last) {
+                    // SAFETY: see the module.
+                    unsafe { shape::iota(dtype, d, v, col_step, cols.get(last)) };
+                    d = d.wrapping_add(cols.body as usize * dtype.size() as usize);
+                    v = v.wrapping_add(row_step);
+                }
+            }
+            OpKind::Reduce { dst, src, what, dtype, outer, red, inner, init } => {
+                let r = Reduction {
+                    what,
+                    dtype,
+                    isa: exe.isa,
+                    outer: outer.get(last),
+                    red: red.get(last),
+                    inner: inner.get(last),
+                    outer_pitch: red.body as usize * inner.body as usize,
+                    inner_pitch: inner.body as usize,
+                    plane: if what == What::Sum && init != Init::Always {
+                        outer.body as usize * inner.body as usize
+                    } else {
+                        0
+                    },
+                    fresh: self.fresh(init),
+                };
+                // SAFETY: see the module.
+                unsafe { r.run(self.at(dst), self.at(src)) };
+            }
+            OpKind::ArgReduce {
+                index,
+                value,
+                src,
+                dtype,
+                largest,
+                last: of_equals_last,
+                outer,
+                red,
+                inner,
+                init,
+                base,
+                strides,
+            } => {
+                let r = ArgReduction {
+                    dtype,
+                    largest,
+                    last: of_equals_last,
+                    outer: outer.get(last),
+                    red: red.get(last),
+                    inner: inner.get(last),
+                    outer_pitch: red.body as usize * inner.body as usize,
+                    inner_pitch: inner.body as usize,
+                    fresh: self.fresh(init),
+                    base: base.wrapping_add(self.affine(exe, strides.0, strides.1)),
+                };
+                // SAFETY: see the module.
+                unsafe { r.run(self.at(index).cast(), self.at(value), self.at(src)) };
+            }
+            OpKind::CumSum { dst, carry, src, dtype, outer, red, inner, init, exclusive, reverse } => {
+                let r = Running {
+                    dtype,
+                    outer: outer.get(last),
+                    red: red.get(last),
+                    inner: inner.get(last),
+                    outer_pitch: red.body as usize * inner.body as usize,
+                    inner_pitch: inner.body as usize,
+                    fresh: self.fresh(init),
+                    exclusive,
+                    reverse,
+                };
+                // SAFETY: see the module.
+                unsafe { r.run(self.at(dst), self.at(carry), self.at(src)) };
+            }
+            OpKind::Pack { pack, panel, local, addr, lines, k, line_stride, k_stride, width, sticky } => {
+                let (local, arg) = (self.at(local), self.address(exe, addr));
+                let panel_stride = width as usize * k.body as usize;
+                let (n, steps) = (lines.get(last), k.get(last));
+                self.panels[panel as usize] =
+                    Panel { ptr: local, width, stride: panel_stride as isize, k_stride: 0, lines: n, k: steps };
+                if self.stuck(sticky, arg, lines.mask | k.mask) {
+                    return Ok(());
+                }
+                let what = Pack {
+                    lines: n,
+                    k: steps,
+                    line_stride: line_stride as isize,
+                    k_stride: k_stride as isize,
+                    width: width as usize,
+                    panel_stride,
+                };
+                // SAFETY: see the module.
+                unsafe { pack(local, arg, &what) };
+            }
+            OpKind::BindPanel { panel, addr, lines, k, panel_stride, k_stride, width } => {
+                self.panels[panel as usize] = Panel {
+                    ptr: self.address(exe, addr),
+                    width,
+                    stride: panel_stride as isize,
+                    k_stride: k_stride as isize,
+                    lines: lines.get(last),
+                    k: k.get(last),
+                };
+            }
+            OpKind::Mmad { mmad, acc, a, b, m, n, k, init } => {
+                let (left, right) = (self.panels[a as usize], self.panels[b as usize]);
+                let what = Mmad {
+                    acc: self.at(acc),
+                    pitch: n.body as usize,
+                    left: match left.width {
+                        0 => Left::strided(left.ptr, left.stride, left.k_stride),
+                        w => Left::packed(left.ptr, w as usize, left.stride as usize),
+                    },
+                    right: Right {
+                        ptr: right.ptr,
+                        width: right.width as usize,
+                        panel_stride: right.stride as usize,
+                    },
+                    m: m.get(last),
+                    n: n.get(last),
+                    k: k.get(last),
+                    accumulate: !self.fresh(init),
+                };
+                // Cheap against a product, and independent of how the verifier argues about panels.
+                assert!(
+                    what.m <= left.lines && what.n <= right.lines && what.k <= left.k && what.k <= right.k,
+                    "a matrix product larger than its operands"
+                );
+                // SAFETY: see the module; the operands hold m, n and k.
+                unsafe { mmad(&what) };
+            }
+        }
+        Ok(())
+    }
+
+    /// The loops of a view for this tile, how many, and the extents their counts depend on.
+    fn loops(&self, exe: &Executable, (first, count): (u32, u8)) -> ([Stride; dvm_bc::MAX_LOOPS], usize, u32) {
+        let mut out = [Stride::default(); dvm_bc::MAX_LOOPS];
+        let mut mask = 0;
+        for (o, l) in out.iter_mut().zip(&exe.loops[first as usize..first as usize + count as usize]) {
+            *o = Stride { count: l.count.get(self.last), strided: l.strided as isize, dense: l.dense as isize };
+            mask |= l.count.mask;
+        }
+        (out, count as usize, mask)
+    }
+
+    /// Pointers of row `r`.
+    #[inline(always)]
+    fn row(&self, ew: &Ew, r: usize) -> [*mut u8; 4] {
+        std::array::from_fn(|i| self.at(ew.place[i]).wrapping_add(r * ew.row_step[i] as usize))
+    }
+
+    /// One elementwise operation over its whole tile.
+    unsafe fn whole(&self, ew: &Ew) {
+        let (mut rows, mut cols) = (ew.rows.get(self.last), ew.cols.get(self.last));
+        if ew.flat && (cols == ew.cols.body as usize || rows <= 1) {
+            cols *= rows;
+            rows = rows.min(1);
+        }
+        for r in 0..rows {
+            let [a, b, c, d] = self.row(ew, r);
+            // SAFETY: see the module.
+            unsafe { ew.span(d, &[a, b, c], cols) };
+        }
+    }
+
+    /// Several elementwise operations over the same counts, strip by strip, so that what one computes is still in L1
+    /// for the next.
+    unsafe fn strips(&self, ews: &[Ew]) {
+        let ew = &ews[0];
+        let (mut rows, mut cols) = (ew.rows.get(self.last), ew.cols.get(self.last));
+        if (cols == ew.cols.body as usize || rows <= 1) && ews.iter().all(|e| e.flat) {
+            cols *= rows;
+            rows = rows.min(1);
+        }
+        for r in 0..rows {
+            let mut at = 0;
+            while at < cols {
+                let n = (cols - at).min(STRIP);
+                for ew in ews {
+                    let p: [*mut u8; 4] = std::array::from_fn(|i| {
+                        let base = self.at(ew.place[i]);
+                        if ew.private >> i & 1 != 0 {
+                            return base;
+                        }
+                        let step = i == 3 || ew.steps >> i & 1 != 0;
+                        let along = if step { at * ew.size[i] as usize } else { 0 };
+                        base.wrapping_add(r * ew.row_step[i] as usize + along)
+                    });
+                    // SAFETY: see the module; a private operand has room for a strip.
+                    unsafe { ew.span(p[3], &[p[0], p[1], p[2]], n) };
+                }
+                at += n;
+            }
+        }
+    }
+
+    /// An integer division: looks for a zero divisor first.
+    unsafe fn divide(&self, ew: &Ew, dtype: DType, instruction: u32) -> Result<(), Fault> {
+        let (rows, cols) = (ew.rows.get(self.last), ew.cols.get(self.last));
+        for r in 0..rows {
+            let [a, b, c, d] = self.row(ew, r);
+            let vector = |i: usize| ew.steps >> i & 1 != 0;
+            let n = if vector(1) { cols } else { cols.min(1) };
+            // SAFETY: see the module.
+            unsafe {
+                if let Some(i) = binary::find_zero(dtype, b, n) {
+                    let value = binary::read_int(dtype, a, if vector(0) { i } else { 0 });
+                    let element = (r * cols + i) as u64;
+                    return Err(Fault { kind: TrapKind::DivideByZero, instruction, element, value });
+                }
+                ew.span(d, &[a, b, c], cols);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies rows; joined where both sides are contiguous.
+///
+/// # Safety
+/// Both sides are valid for `rows` rows of `bytes`, and do not overlap.
+#[inline]
+unsafe fn copy_rows(dst: *mut u8, src: *const u8, rows: usize, bytes: usize, dst_step: isize, src_step: isize) {
+    // SAFETY: by the caller.
+    unsafe {
+        if rows > 1 && dst_step == bytes as isize && src_step == bytes as isize {
+            std::ptr::copy_nonoverlapping(src, dst, rows * bytes);
+            return;
+        }
+        for r in 0..rows as isize {
+            std::ptr::copy_nonoverlapping(
+                src.wrapping_offset(r * src_step),
+                dst.wrapping_offset(r * dst_step),
+                bytes,
+            );
+        }
+    }
+}
+
+/// # Safety
+/// `p` holds an index of the given width at `i`.
+#[inline(always)]
+unsafe fn read_index(p: *const u8, wide: bool, i: usize) -> i64 {
+    // SAFETY: by the caller.
+    unsafe { if wide { *p.cast::<i64>().add(i) } else { i64::from(*p.cast::<i32>().add(i)) } }
+}
+
+/// An index counted from the front, or the trap.
+#[inline(always)]
+fn wrap_index(i: i64, limit: u64, instruction: u32, element: u64) -> Result<i64, Fault> {
+    let wrapped = if i < 0 { (i as u64).wrapping_add(limit) } else { i as u64 };
+    if wrapped < limit {
+        return Ok(wrapped as i64);
+    }
+    Err(Fault { kind: TrapKind::IndexOutOfRange { limit }, instruction, element, value: i })
+}

@@ -1,0 +1,330 @@
+//! A fork-join pool for launches of microseconds.
+//!
+//! General pools cost more to dispatch than a small program runs. Here the caller is worker 0; the chunks of a job are claimed
+//! from one word (epoch, total, next) by compare-and-swap; the caller never waits for a worker that has not started, only
+//! for chunks that were claimed. An idle worker spins for some 20 µs, then parks: a spinning idle worker steals from its
+//! neighbours. When a worker is preempted inside a chunk the caller notices the stall and runs alone for a while.
+//!
+//! The pool may be shared by any number of sessions: one launch uses the workers at a time, others meanwhile run on their
+//! own thread, so cores are not oversubscribed.
+
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use crate::exec::frame::Frame;
+
+/// How long an idle worker spins before it parks.
+const SPIN: Duration = Duration::from_micros(20);
+/// How long it spins while a launch is between parallel steps.
+const SPIN_BUSY: Duration = Duration::from_micros(200);
+/// A join that waits longer than this, and than the caller's own share took, means that a worker was preempted.
+const STALL: Duration = Duration::from_micros(700);
+/// First and longest time of running alone after a stall.
+const ALONE_MS: (u32, u32) = (8, 128);
+
+/// Most chunks of a job.
+pub(crate) const MAX_CHUNKS: u32 = u16::MAX as u32;
+
+/// Chunks of the current job: epoch in the high half, then total, then the next to claim.
+#[derive(Clone, Copy)]
+struct Word(u64);
+
+impl Word {
+    fn new(epoch: u32, total: u32) -> Word {
+        Word(u64::from(epoch) << 32 | u64::from(total & 0xffff) << 16)
+    }
+    fn epoch(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+    fn total(self) -> u32 {
+        (self.0 >> 16) as u32 & 0xffff
+    }
+    fn next(self) -> u32 {
+        self.0 as u32 & 0xffff
+    }
+    fn open(self) -> bool {
+        self.next() < self.total()
+    }
+}
+
+/// A job: `run(context, worker, chunk)`.
+#[derive(Clone, Copy)]
+struct Job {
+    run: unsafe fn(*const (), usize, u32),
+    context: *const (),
+}
+
+unsafe fn no_job(_: *const (), _: usize, _: u32) {}
+
+/// Keeps what different cores write on different cache lines (two, for the adjacent-line prefetcher).
+#[repr(align(128))]
+struct Line<T>(T);
+
+struct Shared {
+    claim: Line<AtomicU64>,
+    done: Line<AtomicU32>,
+    job: UnsafeCell<Job>,
+    /// Workers that are parked or about to be.
+    parked: AtomicU32,
+    /// A launch holds the workers.
+    busy: Line<AtomicBool>,
+    panicked: AtomicBool,
+    stop: AtomicBool,
+    /// Local memory of workers 1 and up.
+    frames: Vec<Line<UnsafeCell<Frame>>>,
+}
+
+// SAFETY: `job` is written only by the holder of `busy` while no chunk is claimed or claimable, and read only between claiming a
+// chunk and counting it done; `claim` orders the two. Frame w is used only by worker w, inside a chunk.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; a job's context is shared with workers only while the caller waits in `Team::run`, which demands Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// Claims a chunk of the current job.
+    fn claim(&self) -> Option<u32> {
+        let mut word = Word(self.claim.0.load(Ordering::Acquire));
+        while word.open() {
+            match self.claim.0.compare_exchange_weak(word.0, word.0 + 1, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(word.next()),
+                Err(now) => word = Word(now),
+            }
+        }
+        None
+    }
+
+    /// Runs a chunk that this thread claimed.
+    fn run(&self, worker: usize, chunk: u32) {
+        // SAFETY: between claim and done the job is not written (see `Sync`).
+        let job = unsafe { *self.job.get() };
+        // SAFETY: `Team::run` made the pair and waits until all claimed chunks are done.
+        if catch_unwind(AssertUnwindSafe(|| unsafe { (job.run)(job.context, worker, chunk) })).is_err() {
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+        self.done.0.fetch_add(1, Ordering::Release);
+    }
+
+    fn worker(&self, worker: usize) {
+        let mut idle: Option<Instant> = None;
+        let mut spins = 0u32;
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Some(chunk) = self.claim() {
+                self.run(worker, chunk);
+                idle = None;
+                continue;
+            }
+            std::hint::spin_loop();
+            spins = spins.wrapping_add(1);
+            if spins % 64 != 0 {
+                continue;
+            }
+            let limit = if self.busy.0.load(Ordering::Relaxed) { SPIN_BUSY } else { SPIN };
+            if idle.get_or_insert_with(Instant::now).elapsed() > limit {
+                // Announce, then look again: the caller publishes, then looks whom to wake.
+                self.parked.fetch_add(1, Ordering::SeqCst);
+                while !self.stop.load(Ordering::SeqCst) && !Word(self.claim.0.load(Ordering::SeqCst)).open() {
+                    std::thread::park();
+                }
+                self.parked.fetch_sub(1, Ordering::SeqCst);
+                idle = None;
+            }
+        }
+    }
+}
+
+/// Persistent worker threads for [`Runtime`](crate::Runtime).
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    wake: Vec<Thread>,
+    started: Instant,
+    /// Until when (ns since `started`) callers run alone, and for how long next time.
+    alone_until: AtomicU64,
+    alone_ms: AtomicU32,
+    /// Frames of callers.
+    pub(crate) spare: Mutex<Vec<crate::runtime::Caller>>,
+    /// Launches so far; numbers them uniquely.
+    pub(crate) launches: AtomicU64,
+}
+
+impl Pool {
+    /// A pool of `workers` workers, the calling thread counted: `workers - 1` threads are started (fewer where the system
+    /// refuses). 0 counts as 1.
+    #[must_use]
+    pub fn new(workers: usize) -> Pool {
+        let workers = workers.clamp(1, 1024);
+        let shared = Arc::new(Shared {
+            claim: Line(AtomicU64::new(Word::new(0, 0).0)),
+            done: Line(AtomicU32::new(0)),
+            job: UnsafeCell::new(Job { run: no_job, context: std::ptr::null() }),
+            parked: AtomicU32::new(0),
+            busy: Line(AtomicBool::new(false)),
+            panicked: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            frames: (1..workers).map(|_| Line(UnsafeCell::new(Frame::new()))).collect(),
+        });
+        let threads: Vec<_> = (1..workers)
+            .map_while(|w| {
+                let shared = Arc::clone(&shared);
+                std::thread::Builder::new().name(format!("dvm-worker-{w}")).spawn(move || shared.worker(w)).ok()
+            })
+            .collect();
+        let wake = threads.iter().map(|t| t.thread().clone()).collect();
+        Pool {
+            shared,
+            threads,
+            wake,
+            started: Instant::now(),
+            alone_until: AtomicU64::new(0),
+            alone_ms: AtomicU32::new(ALONE_MS.0),
+            spare: Mutex::new(Vec::new()),
+            launches: AtomicU64::new(0),
+        }
+    }
+
+    /// Number of workers, the calling thread counted.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.threads.len() + 1
+    }
+
+    /// Takes the workers for a launch, unless another launch has them, there are none, or a stall was seen lately.
+    pub(crate) fn enter(&self) -> Option<Team<'_>> {
+        if self.threads.is_empty() || self.shared.busy.0.load(Ordering::Relaxed) {
+            return None;
+        }
+        let until = self.alone_until.load(Ordering::Relaxed);
+        if until != 0 {
+            if (self.started.elapsed().as_nanos() as u64) < until {
+                return None;
+            }
+            self.alone_until.store(0, Ordering::Relaxed);
+        }
+        self.shared
+            .busy
+            .0
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Team { pool: self })
+    }
+
+    /// A worker sat on its chunk too long: leave the workers alone, longer each time.
+    #[cold]
+    fn back_off(&self) {
+        let ms = self.alone_ms.load(Ordering::Relaxed);
+        self.alone_ms.store((ms * 2).min(ALONE_MS.1), Ordering::Relaxed);
+        let until = self.started.elapsed() + Duration::from_millis(u64::from(ms));
+        self.alone_until.store(until.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for t in &self.wake {
+            t.unpark();
+        }
+        for t in self.threads.drain(..) {
+            // A worker catches panics of jobs; nothing is left to report.
+            let _ = t.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("workers", &self.workers()).finish_non_exhaustive()
+    }
+}
+
+/// A chunk of a job panicked.
+#[derive(Debug)]
+pub(crate) struct Panicked;
+
+/// Exclusive use of a pool's workers.
+pub(crate) struct Team<'a> {
+    pool: &'a Pool,
+}
+
+impl Team<'_> {
+    pub(crate) fn workers(&self) -> usize {
+        self.pool.workers()
+    }
+
+    /// Runs chunks `0..chunks` on the workers, and on this thread as worker 0 with its own frame. Returns when all are done.
+    /// `wake` wakes parked workers.
+    pub(crate) fn run<F>(&mut self, chunks: u32, wake: bool, own: &mut Frame, job: &F) -> Result<(), Panicked>
+    where
+        F: Fn(&mut Frame, u32) + Sync,
+    {
+        struct Context<'a, F> {
+            job: &'a F,
+            own: *mut Frame,
+            shared: &'a Shared,
+        }
+        unsafe fn call<F: Fn(&mut Frame, u32) + Sync>(context: *const (), worker: usize, chunk: u32) {
+            // SAFETY: the context outlives the job; worker w alone uses frame w, worker 0 the caller's.
+            unsafe {
+                let c = &*context.cast::<Context<'_, F>>();
+                let frame = match worker {
+                    0 => c.own,
+                    w => c.shared.frames[w - 1].0.get(),
+                };
+                (c.job)(&mut *frame, chunk);
+            }
+        }
+        let shared = &*self.pool.shared;
+        let chunks = chunks.min(MAX_CHUNKS);
+        let context = Context { job, own, shared };
+        // SAFETY: this thread holds `busy`, and all chunks of the last job are done, so nobody reads `job`.
+        unsafe { *shared.job.get() = Job { run: call::<F>, context: (&raw const context).cast() } };
+        shared.done.0.store(0, Ordering::Relaxed);
+        let epoch = Word(shared.claim.0.load(Ordering::Relaxed)).epoch().wrapping_add(1);
+        shared.claim.0.store(Word::new(epoch, chunks).0, Ordering::SeqCst);
+        if wake && shared.parked.load(Ordering::SeqCst) > 0 {
+            self.pool.wake.iter().for_each(Thread::unpark);
+        }
+        while let Some(chunk) = shared.claim() {
+            shared.run(0, chunk);
+        }
+        self.join(chunks);
+        if shared.panicked.swap(false, Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
+    }
+
+    /// Waits for the chunks that workers have claimed.
+    fn join(&self, chunks: u32) {
+        let done = &self.pool.shared.done.0;
+        let mut waiting: Option<Instant> = None;
+        let mut spins = 0u32;
+        while done.load(Ordering::Acquire) != chunks {
+            std::hint::spin_loop();
+            spins = spins.wrapping_add(1);
+            if spins % 256 == 0 {
+                let since = waiting.get_or_insert_with(Instant::now).elapsed();
+                if since > STALL {
+                    // Somebody else may need this core to finish: perhaps the very worker.
+                    std::thread::yield_now();
+                }
+            }
+        }
+        match waiting {
+            Some(t) if t.elapsed() > STALL => self.pool.back_off(),
+            Some(_) => {}
+            None => {
+                if self.pool.alone_ms.load(Ordering::Relaxed) != ALONE_MS.0 {
+                    self.pool.alone_ms.store(ALONE_MS.0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Team<'_> {
+    fn drop(&mut self) {
+        self.pool.shared.busy.0.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,361 @@
+//! Launching programs.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::error::Fault;
+use crate::exec::Executable;
+use crate::exec::frame::Frame;
+use crate::pool::{MAX_CHUNKS, Pool};
+use crate::{ArgRef, LaunchError, Trap, args};
+
+/// A step cheaper than this (ns on one core) runs on the caller: a fork costs a good part of it.
+const INLINE_NS: f32 = 2_000.0;
+/// A step dearer than this is worth waking parked workers for.
+const WAKE_NS: f32 = 15_000.0;
+/// A chunk is at least this dear, so that claiming it costs nothing.
+const CHUNK_NS: f32 = 1_500.0;
+/// Chunks per worker: enough to even out, few enough to keep neighbouring tiles on a core.
+const CHUNKS_PER_WORKER: u64 = 16;
+
+/// Threads brought by the embedder instead of a [`Pool`].
+pub trait Executor: Send + Sync {
+    /// How many calls of a task may run at once.
+    fn workers(&self) -> usize;
+    /// Calls `task` on up to [`Executor::workers`] threads, the current one included if it likes, and returns when the calls
+    /// have returned. Each call takes work until none is left, so one call is enough to be correct.
+    fn run(&self, task: &(dyn Fn() + Sync));
+}
+
+/// How a launch may be stopped early.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Control<'a> {
+    /// Stops the launch when set; checked before each run of tiles.
+    pub cancel: Option<&'a AtomicBool>,
+    /// Stops the launch when past.
+    pub deadline: Option<Instant>,
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Steps run.
+    pub steps: u32,
+    /// Steps that were shared between workers.
+    pub parallel_steps: u32,
+    /// Parallel tiles run.
+    pub tiles: u64,
+}
+
+/// What a calling thread needs for a launch.
+#[derive(Default)]
+pub(crate) struct Caller {
+    frame: Option<Box<Frame>>,
+    args: Vec<*mut u8>,
+}
+
+// SAFETY: the addresses are stale between launches, refilled before use.
+unsafe impl Send for Caller {}
+
+enum Backend {
+    Pool(Arc<Pool>),
+    /// The pool has no threads; it keeps the frames.
+    Executor(Box<dyn Executor>, Pool),
+}
+
+/// Runs executables. Cheap to share: any number of threads may launch at once.
+pub struct Runtime {
+    backend: Backend,
+}
+
+impl Runtime {
+    /// A runtime on a pool, which others may share.
+    #[must_use]
+    pub fn new(pool: Arc<Pool>) -> Runtime {
+        Runtime { backend: Backend::Pool(pool) }
+    }
+
+    /// A runtime on the embedder's threads.
+    #[must_use]
+    pub fn with_executor(executor: Box<dyn Executor>) -> Runtime {
+        Runtime { backend: Backend::Executor(executor, Pool::new(1)) }
+    }
+
+    /// Threads that a launch may use.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        match &self.backend {
+            Backend::Pool(p) => p.workers(),
+            Backend::Executor(e, _) => e.workers().max(1),
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        match &self.backend {
+            Backend::Pool(p) => p,
+            Backend::Executor(_, p) => p,
+        }
+    }
+
+    /// Runs a program on `args`, in the order of the program's arguments.
+    ///
+    /// # Errors
+    /// Arguments that do not fit the program (nothing ran), or a failure while running (outputs are unspecified).
+    pub fn launch(&self, exe: &Executable, args: &mut [ArgRef<'_>]) -> Result<Stats, LaunchError> {
+        self.launch_with(exe, args, Control::default())
+    }
+
+    /// Runs a program that may be stopped early.
+    ///
+    /// # Errors
+    /// As for [`Runtime::launch`], and when stopped.
+    pub fn launch_with(
+        &self,
+        exe: &Executable,
+        args: &mut [ArgRef<'_>],
+        control: Control<'_>,
+    ) -> Result<Stats, LaunchError> {
+        let pool = self.pool();
+        let mut caller = pool.take();
+        let bound = args::bind(&exe.program, args, &mut caller.args);
+        let result = bound.and_then(|()| self.steps(exe, &mut caller, control));
+        pool.give(caller);
+        result
+    }
+
+    fn steps(&self, exe: &Executable, caller: &mut Caller, control: Control<'_>) -> Result<Stats, LaunchError> {
+        let launch = self.pool().launches.fetch_add(1, Ordering::Relaxed) + 1;
+        let frame = caller.frame.get_or_insert_with(|| Box::new(Frame::new()));
+        let mut stats = Stats::default();
+        // Taken at the first step that is worth it, kept to the end.
+        let mut team = None;
+        let mut asked = false;
+        for (number, step) in exe.steps.iter().enumerate() {
+            if step.tiles == 0 {
+                continue;
+            }
+            let run = Run {
+                exe,
+                args: Addresses(&caller.args),
+                launch,
+                step: number as u32,
+                tiles: step.tiles,
+                per_chunk: AtomicU64::new(step.tiles),
+                control,
+                stopped: AtomicU8::new(0),
+                trap_tile: AtomicU64::new(u64::MAX),
+                trap: Mutex::new(None),
+            };
+            let workers = if step.tiles > 1 && step.cost > INLINE_NS { self.workers() as u64 } else { 1 };
+            let mean = (step.cost / step.tiles as f32).max(0.1);
+            let least = ((CHUNK_NS / mean) as u64).max(1);
+            let even = if workers > 1 { step.tiles.div_ceil(workers * CHUNKS_PER_WORKER) } else { least * 64 };
+            let per = even.max(least).max(step.tiles.div_ceil(u64::from(MAX_CHUNKS)));
+            let chunks = step.tiles.div_ceil(per) as u32;
+            run.per_chunk.store(per, Ordering::Relaxed);
+            let panicked = if workers > 1 && chunks > 1 {
+                match &self.backend {
+                    Backend::Pool(pool) => {
+                        if !asked {
+                            team = pool.enter();
+                            asked = true;
+                        }
+                        match &mut team {
+                            Some(team) => {
+                                stats.parallel_steps += 1;
+                                team.run(chunks, step.cost > WAKE_NS, frame, &|f: &mut Frame, c| run.chunk(f, c)).is_err()
+                            }
+                            None => run.alone(frame, chunks),
+                        }
+                    }
+                    Backend::Executor(executor, pool) => {
+                        stats.parallel_steps += 1;
+                        run.spread(executor.as_ref(), pool, frame, chunks)
+                    }
+                }
+            } else {
+                run.alone(frame, chunks)
+            };
+            if panicked {
+                return Err(LaunchError::Panicked { step: number as u32 });
+            }
+            run.outcome()?;
+            stats.steps += 1;
+            stats.tiles += step.tiles;
+        }
+        Ok(stats)
+    }
+}
+
+impl Pool {
+    fn take(&self) -> Caller {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+    fn give(&self, mut caller: Caller) {
+        caller.args.clear();
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(caller);
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("workers", &self.workers()).finish_non_exhaustive()
+    }
+}
+
+/// Addresses of the arguments.
+#[derive(Clone, Copy)]
+struct Addresses<'a>(&'a [*mut u8]);
+// SAFETY: the launch borrows the memory, mutably where it is written; the verifier proved that tiles of a step do not
+// write what others read or write.
+unsafe impl Sync for Addresses<'_> {}
+// SAFETY: as above.
+unsafe impl Send for Addresses<'_> {}
+
+const CANCELLED: u8 = 1;
+const DEADLINE: u8 = 2;
+
+/// One step of a launch, shared by the workers.
+struct Run<'a> {
+    exe: &'a Executable,
+    args: Addresses<'a>,
+    launch: u64,
+    step: u32,
+    tiles: u64,
+    per_chunk: AtomicU64,
+    control: Control<'a>,
+    stopped: AtomicU8,
+    /// Lowest tile that trapped. Tiles below it still run, so that the report does not depend on timing.
+    trap_tile: AtomicU64,
+    trap: Mutex<Option<(u64, u32, u64, Fault)>>,
+}
+
+impl Run<'_> {
+    /// Runs the tiles of a chunk, which may cross units.
+    fn chunk(&self, frame: &mut Frame, chunk: u32) {
+        if self.stop() {
+            return;
+        }
+        let per = self.per_chunk.load(Ordering::Relaxed);
+        let (mut from, end) = (u64::from(chunk) * per, (u64::from(chunk) + 1).saturating_mul(per).min(self.tiles));
+        let units = &self.exe.steps[self.step as usize].units;
+        let all = &self.exe.units[units.start as usize..units.end as usize];
+        let mut u = all.partition_point(|unit| unit.first_tile <= from) - 1;
+        while from < end {
+            let unit = &all[u];
+            let count = self.exe.templates[unit.template as usize].tiles;
+            let to = end.min(unit.first_tile + count);
+            if from < to {
+                if self.trap_tile.load(Ordering::Relaxed) < from {
+                    return;
+                }
+                let number = units.start + u as u32;
+                frame.enter(self.exe, self.args.0, self.launch, self.step, number);
+                let (first, last) = (from - unit.first_tile, to - unit.first_tile);
+                // SAFETY: arguments were checked against the program, which is verified.
+                if let Err((tile, fault)) = unsafe { frame.tiles(self.exe, number, first, last) } {
+                    self.trapped(unit.first_tile + tile, u as u32, tile, fault);
+                    return;
+                }
+                from = to;
+            }
+            u += 1;
+        }
+    }
+
+    fn stop(&self) -> bool {
+        if let Some(flag) = self.control.cancel
+            && flag.load(Ordering::Relaxed)
+        {
+            self.stopped.store(CANCELLED, Ordering::Relaxed);
+        }
+        if let Some(deadline) = self.control.deadline
+            && Instant::now() >= deadline
+        {
+            self.stopped.store(DEADLINE, Ordering::Relaxed);
+        }
+        self.stopped.load(Ordering::Relaxed) != 0
+    }
+
+    #[cold]
+    fn trapped(&self, at: u64, unit: u32, tile: u64, fault: Fault) {
+        let mut trap = self.trap.lock().unwrap_or_else(PoisonError::into_inner);
+        if trap.as_ref().is_none_or(|&(lowest, ..)| at < lowest) {
+            *trap = Some((at, unit, tile, fault));
+            self.trap_tile.store(at, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs all chunks on this thread; whether one panicked.
+    fn alone(&self, frame: &mut Frame, chunks: u32) -> bool {
+        let all = || (0..chunks).for_each(|c| self.chunk(frame, c));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(all)).is_err()
+    }
+
+    /// Runs the chunks on an embedder's threads, and whatever they leave on this one; whether one panicked.
+    fn spread(&self, executor: &dyn Executor, pool: &Pool, own: &mut Frame, chunks: u32) -> bool {
+        let next = AtomicU32::new(0);
+        let panicked = AtomicBool::new(false);
+        let work = |frame: &mut Frame| {
+            loop {
+                let c = next.fetch_add(1, Ordering::Relaxed);
+                if c >= chunks {
+                    return;
+                }
+                let call = || self.chunk(frame, c);
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err() {
+                    panicked.store(true, Ordering::Relaxed);
+                }
+            }
+        };
+        executor.run(&|| {
+            if next.load(Ordering::Relaxed) < chunks {
+                let mut caller = pool.take();
+                work(caller.frame.get_or_insert_with(|| Box::new(Frame::new())));
+                pool.give(caller);
+            }
+        });
+        // An executor that made no call has left everything.
+        work(own);
+        panicked.load(Ordering::Relaxed)
+    }
+
+    fn outcome(self) -> Result<(), LaunchError> {
+        let step = self.step;
+        if let Some((_, unit, tile, fault)) = self.trap.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(trap(self.exe, step, unit, tile, fault).into());
+        }
+        match self.stopped.into_inner() {
+            CANCELLED => Err(LaunchError::Cancelled { step }),
+            DEADLINE => Err(LaunchError::Deadline { step }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Names the place of a fault.
+#[cold]
+fn trap(exe: &Executable, step: u32, unit: u32, tile: u64, fault: Fault) -> Trap {
+    let template = &exe.program.templates[exe.program.steps[step as usize].units[unit as usize].template as usize];
+    let mnemonic = template
+        .phases
+        .iter()
+        .flat_map(|p| &p.sections)
+        .flat_map(|s| s.code.iter())
+        .nth(fault.instruction as usize)
+        .and_then(Result::ok)
+        .map_or("?", |inst| inst.op.mnemonic());
+    Trap {
+        kind: fault.kind,
+        step,
+        unit,
+        tile,
+        template: template.name.clone(),
+        instruction: fault.instruction,
+        mnemonic,
+        element: fault.element,
+        value: fault.value,
+    }
+}
