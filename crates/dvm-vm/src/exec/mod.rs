@@ -10,7 +10,9 @@ pub(crate) mod step;
 
 use std::ops::Range;
 
-use dvm_bc::{DType, Init, Program, Verified};
+use dvm_bc::{DType, Init, Program};
+#[doc(hidden)]
+pub use std::boxed::Box as Verified;
 
 use crate::cube::{MmadFn, PackFn};
 use crate::kernels::Kernel;

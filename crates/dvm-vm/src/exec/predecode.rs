@@ -2,9 +2,10 @@
 
 use dvm_bc::{
     DType, Inst, Local, Mem, Mode, Opcode, Operands, Phase, Place as At, Program, Size, Space, Src, Strides,
-    Target, Template, Verified,
+    Target, Template,
 };
 
+use super::Verified;
 use super::elide::{self, Plan};
 use super::{
     Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind, OpRange,

@@ -245,7 +245,6 @@ pub(crate) mod span1 {
         }
     }
     for_isa!(span<T: Copy, O: super::Op1<T>>);
-    use super::for_isa;
 }
 
 /// `dst[i] = O(a[i], b[i])`.
@@ -287,5 +286,4 @@ pub(crate) mod span2 {
         }
     }
     for_isa!(span<T: Copy, O: super::Op2<T>>);
-    use super::for_isa;
 }

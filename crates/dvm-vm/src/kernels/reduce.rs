@@ -3,7 +3,8 @@
 //! The order of a float sum is part of the instruction set ([`dvm_bc::Reduce`]), so that no tiling, no SIMD level and no
 //! number of cores changes a bit. Other reductions are order-free or sequential.
 
-use dvm_bc::{DType, Opcode, SUM_BLOCK_X, SUM_BLOCK_Y};
+use dvm_bc::layout::{SUM_BLOCK_X, SUM_BLOCK_Y};
+use dvm_bc::{DType, Opcode};
 
 use super::half::{narrow, widen};
 use super::{CHUNK, Chunk};
