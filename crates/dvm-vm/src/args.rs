@@ -17,7 +17,11 @@ pub enum ArgRef<'a> {
 }
 
 /// Checks arguments against a program, clears those that ask for it, and collects their addresses.
-pub(crate) fn bind(program: &Program, args: &mut [ArgRef<'_>], out: &mut Vec<*mut u8>) -> Result<(), LaunchError> {
+pub(crate) fn bind(
+    program: &Program,
+    args: &mut [ArgRef<'_>],
+    out: &mut Vec<*mut u8>,
+) -> Result<(), LaunchError> {
     out.clear();
     if args.len() != program.args.len() {
         return Err(LaunchError::ArgCount { expected: program.args.len(), got: args.len() });
@@ -56,7 +60,12 @@ pub(crate) fn bind(program: &Program, args: &mut [ArgRef<'_>], out: &mut Vec<*mu
             ArgRef::SameAs(other) => {
                 if program.args[i].bytes != program.args[other].bytes {
                     let (expected, got) = (program.args[i].bytes, program.args[other].bytes);
-                    return Err(LaunchError::ArgBytes { arg: i, name: program.args[i].name.clone(), expected, got });
+                    return Err(LaunchError::ArgBytes {
+                        arg: i,
+                        name: program.args[i].name.clone(),
+                        expected,
+                        got,
+                    });
                 }
                 out[i] = out[other];
             }

@@ -383,17 +383,50 @@ impl CastTo<Bool8> for Bool8 {
 macro_rules! with_elem {
     ($dtype:expr, $t:ident => $body:expr, half => $half:expr) => {
         match $dtype {
-            dvm_bc::DType::F32 => { type $t = f32; $body }
-            dvm_bc::DType::F64 => { type $t = f64; $body }
-            dvm_bc::DType::I8 => { type $t = i8; $body }
-            dvm_bc::DType::U8 => { type $t = u8; $body }
-            dvm_bc::DType::I16 => { type $t = i16; $body }
-            dvm_bc::DType::U16 => { type $t = u16; $body }
-            dvm_bc::DType::I32 => { type $t = i32; $body }
-            dvm_bc::DType::U32 => { type $t = u32; $body }
-            dvm_bc::DType::I64 => { type $t = i64; $body }
-            dvm_bc::DType::U64 => { type $t = u64; $body }
-            dvm_bc::DType::Bool => { type $t = crate::elem::Bool8; $body }
+            dvm_bc::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            dvm_bc::DType::F64 => {
+                type $t = f64;
+                $body
+            }
+            dvm_bc::DType::I8 => {
+                type $t = i8;
+                $body
+            }
+            dvm_bc::DType::U8 => {
+                type $t = u8;
+                $body
+            }
+            dvm_bc::DType::I16 => {
+                type $t = i16;
+                $body
+            }
+            dvm_bc::DType::U16 => {
+                type $t = u16;
+                $body
+            }
+            dvm_bc::DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            dvm_bc::DType::U32 => {
+                type $t = u32;
+                $body
+            }
+            dvm_bc::DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            dvm_bc::DType::U64 => {
+                type $t = u64;
+                $body
+            }
+            dvm_bc::DType::Bool => {
+                type $t = crate::elem::Bool8;
+                $body
+            }
             dvm_bc::DType::F16 | dvm_bc::DType::BF16 => $half,
         }
     };
@@ -402,15 +435,42 @@ macro_rules! with_elem {
 macro_rules! with_bits {
     ($dtype:expr, $t:ident => $body:expr, else => $other:expr) => {
         match $dtype {
-            dvm_bc::DType::I8 => { type $t = i8; $body }
-            dvm_bc::DType::U8 => { type $t = u8; $body }
-            dvm_bc::DType::I16 => { type $t = i16; $body }
-            dvm_bc::DType::U16 => { type $t = u16; $body }
-            dvm_bc::DType::I32 => { type $t = i32; $body }
-            dvm_bc::DType::U32 => { type $t = u32; $body }
-            dvm_bc::DType::I64 => { type $t = i64; $body }
-            dvm_bc::DType::U64 => { type $t = u64; $body }
-            dvm_bc::DType::Bool => { type $t = crate::elem::Bool8; $body }
+            dvm_bc::DType::I8 => {
+                type $t = i8;
+                $body
+            }
+            dvm_bc::DType::U8 => {
+                type $t = u8;
+                $body
+            }
+            dvm_bc::DType::I16 => {
+                type $t = i16;
+                $body
+            }
+            dvm_bc::DType::U16 => {
+                type $t = u16;
+                $body
+            }
+            dvm_bc::DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            dvm_bc::DType::U32 => {
+                type $t = u32;
+                $body
+            }
+            dvm_bc::DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            dvm_bc::DType::U64 => {
+                type $t = u64;
+                $body
+            }
+            dvm_bc::DType::Bool => {
+                type $t = crate::elem::Bool8;
+                $body
+            }
             _ => $other,
         }
     };

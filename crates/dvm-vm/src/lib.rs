@@ -18,5 +18,3 @@ pub use exec::{BuildOptions, Executable};
 pub use isa::Isa;
 pub use pool::Pool;
 pub use runtime::{Control, Executor, Runtime, Stats};
-#[doc(hidden)]
-pub use exec::Verified;

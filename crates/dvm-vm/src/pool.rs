@@ -89,7 +89,8 @@ impl Shared {
     fn claim(&self) -> Option<u32> {
         let mut word = Word(self.claim.0.load(Ordering::Acquire));
         while word.open() {
-            match self.claim.0.compare_exchange_weak(word.0, word.0 + 1, Ordering::Acquire, Ordering::Acquire) {
+            match self.claim.0.compare_exchange_weak(word.0, word.0 + 1, Ordering::Acquire, Ordering::Acquire)
+            {
                 Ok(_) => return Some(word.next()),
                 Err(now) => word = Word(now),
             }
@@ -170,7 +171,10 @@ impl Pool {
         let threads: Vec<_> = (1..workers)
             .map_while(|w| {
                 let shared = Arc::clone(&shared);
-                std::thread::Builder::new().name(format!("dvm-worker-{w}")).spawn(move || shared.worker(w)).ok()
+                std::thread::Builder::new()
+                    .name(format!("dvm-worker-{w}"))
+                    .spawn(move || shared.worker(w))
+                    .ok()
             })
             .collect();
         let wake = threads.iter().map(|t| t.thread().clone()).collect();
@@ -251,10 +255,6 @@ pub(crate) struct Team<'a> {
 }
 
 impl Team<'_> {
-    pub(crate) fn workers(&self) -> usize {
-        self.pool.workers()
-    }
-
     /// Runs chunks `0..chunks` on the workers, and on this thread as worker 0 with its own frame. Returns when all are done.
     /// `wake` wakes parked workers.
     pub(crate) fn run<F>(&mut self, chunks: u32, wake: bool, own: &mut Frame, job: &F) -> Result<(), Panicked>

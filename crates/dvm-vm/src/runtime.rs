@@ -125,7 +125,12 @@ impl Runtime {
         result
     }
 
-    fn steps(&self, exe: &Executable, caller: &mut Caller, control: Control<'_>) -> Result<Stats, LaunchError> {
+    fn steps(
+        &self,
+        exe: &Executable,
+        caller: &mut Caller,
+        control: Control<'_>,
+    ) -> Result<Stats, LaunchError> {
         let launch = self.pool().launches.fetch_add(1, Ordering::Relaxed) + 1;
         let frame = caller.frame.get_or_insert_with(|| Box::new(Frame::new()));
         let mut stats = Stats::default();
@@ -151,7 +156,8 @@ impl Runtime {
             let workers = if step.tiles > 1 && step.cost > INLINE_NS { self.workers() as u64 } else { 1 };
             let mean = (step.cost / step.tiles as f32).max(0.1);
             let least = ((CHUNK_NS / mean) as u64).max(1);
-            let even = if workers > 1 { step.tiles.div_ceil(workers * CHUNKS_PER_WORKER) } else { least * 64 };
+            let even =
+                if workers > 1 { step.tiles.div_ceil(workers * CHUNKS_PER_WORKER) } else { least * 64 };
             let per = even.max(least).max(step.tiles.div_ceil(u64::from(MAX_CHUNKS)));
             let chunks = step.tiles.div_ceil(per) as u32;
             run.per_chunk.store(per, Ordering::Relaxed);
@@ -165,7 +171,10 @@ impl Runtime {
                         match &mut team {
                             Some(team) => {
                                 stats.parallel_steps += 1;
-                                team.run(chunks, step.cost > WAKE_NS, frame, &|f: &mut Frame, c| run.chunk(f, c)).is_err()
+                                team.run(chunks, step.cost > WAKE_NS, frame, &|f: &mut Frame, c| {
+                                    run.chunk(f, c)
+                                })
+                                .is_err()
                             }
                             None => run.alone(frame, chunks),
                         }
@@ -239,7 +248,8 @@ impl Run<'_> {
             return;
         }
         let per = self.per_chunk.load(Ordering::Relaxed);
-        let (mut from, end) = (u64::from(chunk) * per, (u64::from(chunk) + 1).saturating_mul(per).min(self.tiles));
+        let (mut from, end) =
+            (u64::from(chunk) * per, (u64::from(chunk) + 1).saturating_mul(per).min(self.tiles));
         let units = &self.exe.steps[self.step as usize].units;
         let all = &self.exe.units[units.start as usize..units.end as usize];
         let mut u = all.partition_point(|unit| unit.first_tile <= from) - 1;
@@ -338,7 +348,8 @@ impl Run<'_> {
 /// Names the place of a fault.
 #[cold]
 fn trap(exe: &Executable, step: u32, unit: u32, tile: u64, fault: Fault) -> Trap {
-    let template = &exe.program.templates[exe.program.steps[step as usize].units[unit as usize].template as usize];
+    let template =
+        &exe.program.templates[exe.program.steps[step as usize].units[unit as usize].template as usize];
     let mnemonic = template
         .phases
         .iter()

@@ -6,7 +6,8 @@ use common::*;
 use dvm_bc::*;
 use dvm_vm::{BuildOptions, Isa};
 
-const SHAPES: &[(usize, usize)] = &[(1, 0), (0, 3), (1, 1), (1, 7), (3, 7), (1, 63), (2, 64), (1, 65), (3, 130), (7, 1)];
+const SHAPES: &[(usize, usize)] =
+    &[(1, 0), (0, 3), (1, 1), (1, 7), (3, 7), (1, 63), (2, 64), (1, 65), (3, 130), (7, 1)];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum M {
@@ -116,10 +117,12 @@ fn any(dtype: DType) -> Box<dyn Fn(&mut Rng) -> V> {
     Box::new(move |r| r.value(dtype))
 }
 fn nonzero(dtype: DType) -> Box<dyn Fn(&mut Rng) -> V> {
-    Box::new(move |r| loop {
-        let v = r.value(dtype);
-        if v != V::I(0) {
-            return v;
+    Box::new(move |r| {
+        loop {
+            let v = r.value(dtype);
+            if v != V::I(0) {
+                return v;
+            }
         }
     })
 }
@@ -159,7 +162,15 @@ fn unary_model(op: Opcode, dtype: DType, v: V) -> V {
         VCopy => x,
         VAbs => x.abs(),
         VNeg => -x,
-        VSign => if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x },
+        VSign => {
+            if x > 0.0 {
+                1.0
+            } else if x < 0.0 {
+                -1.0
+            } else {
+                x
+            }
+        }
         VSqrt => in_f32(dtype, x.sqrt()),
         VRsqrt => in_f32(dtype, 1.0 / x.sqrt()),
         VReciprocal => in_f32(dtype, 1.0 / x),
@@ -247,7 +258,13 @@ fn binary_model(op: Opcode, dtype: DType, a: V, b: V) -> V {
             VFmod => x % y,
             VPow if y < 0 => match x {
                 1 => 1,
-                -1 => if y % 2 == 0 { 1 } else { -1 },
+                -1 => {
+                    if y % 2 == 0 {
+                        1
+                    } else {
+                        -1
+                    }
+                }
                 _ => 0,
             },
             VPow => {
@@ -266,8 +283,20 @@ fn binary_model(op: Opcode, dtype: DType, a: V, b: V) -> V {
             VAnd => x & y,
             VOr => x | y,
             VXor => x ^ y,
-            VShl => if !logic && (0..width).contains(&y) { x << y } else { 0 },
-            VShr => if !logic && (0..width).contains(&y) { x >> y } else { 0 },
+            VShl => {
+                if !logic && (0..width).contains(&y) {
+                    x << y
+                } else {
+                    0
+                }
+            }
+            VShr => {
+                if !logic && (0..width).contains(&y) {
+                    x >> y
+                } else {
+                    0
+                }
+            }
             VEq => return bool(x == y),
             VNe => return bool(x != y),
             VLt => return bool(x < y),
@@ -384,8 +413,16 @@ fn ternary() {
                     let m = [MODES[code % 5], MODES[code / 5 % 5], MODES[code / 25]];
                     let what = format!("{} {dtype}", op.mnemonic());
                     let model = |v: &[V]| match (op, v) {
-                        (Opcode::VSelect, [a, b, c]) => if a.i() != 0 { *b } else { *c },
-                        (Opcode::VFma, [V::I(a), V::I(b), V::I(c)]) => V::I(a.wrapping_mul(*b).wrapping_add(*c)),
+                        (Opcode::VSelect, [a, b, c]) => {
+                            if a.i() != 0 {
+                                *b
+                            } else {
+                                *c
+                            }
+                        }
+                        (Opcode::VFma, [V::I(a), V::I(b), V::I(c)]) => {
+                            V::I(a.wrapping_mul(*b).wrapping_add(*c))
+                        }
                         (Opcode::VFma, [a, b, c]) if dtype == DType::F64 => V::F(a.f().mul_add(b.f(), c.f())),
                         (Opcode::VFma, [a, b, c]) => {
                             V::F(f64::from((a.f() as f32).mul_add(b.f() as f32, c.f() as f32)))
@@ -397,7 +434,11 @@ fn ternary() {
                         check(
                             &what,
                             shape,
-                            &[(first, m[0], any(first)), (dtype, m[1], any(dtype)), (dtype, m[2], any(dtype))],
+                            &[
+                                (first, m[0], any(first)),
+                                (dtype, m[1], any(dtype)),
+                                (dtype, m[2], any(dtype)),
+                            ],
                             dtype,
                             options,
                             |dst, s, rows, cols| {
@@ -421,8 +462,11 @@ fn cast_model(from: DType, to: DType, v: V) -> V {
         V::F(x) if !to.is_float() => {
             let bits = to.size() * 8;
             let signed = matches!(to, DType::I8 | DType::I16 | DType::I32 | DType::I64);
-            let (lo, hi) =
-                if signed { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) };
+            let (lo, hi) = if signed {
+                (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
+            } else {
+                (0, (1i128 << bits) - 1)
+            };
             V::I(if x.is_nan() { 0 } else { (x as i128).clamp(lo, hi) })
         }
         // One rounding from the exact integer: i128 to f32 directly.

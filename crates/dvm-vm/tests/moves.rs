@@ -85,7 +85,11 @@ fn view_loads_and_local_views() {
             let hints = Hints::default();
             let src = mem(0, first * s as i64, &[]);
             let direct = [
-                Inst::new(Opcode::ViewLoad, dtype, ViewLoad { dst, src, loops: loops(counts, &bytes), hints }),
+                Inst::new(
+                    Opcode::ViewLoad,
+                    dtype,
+                    ViewLoad { dst, src, loops: loops(counts, &bytes), hints },
+                ),
                 store(dtype, mem(1, 0, &[]), dst, n(1), n(len), 0),
             ];
             let mut insts = vec![direct.to_vec()];
@@ -128,7 +132,11 @@ fn view_stores() {
             let (dst, hints) = (mem(1, first * s as i64, &[]), Hints::default());
             let insts = [
                 load(dtype, src, mem(0, 0, &[]), n(1), n(len), 0),
-                Inst::new(Opcode::ViewStore, dtype, ViewStore { dst, src, loops: loops(counts, &bytes), hints }),
+                Inst::new(
+                    Opcode::ViewStore,
+                    dtype,
+                    ViewStore { dst, src, loops: loops(counts, &bytes), hints },
+                ),
             ];
             let args = [(Role::Input, dtype, len), (Role::Output, dtype, 360)];
             let got = run(straight(&args, &insts), &BuildOptions::default(), &[&data]).remove(0);
@@ -180,8 +188,7 @@ fn fills_and_iota() {
             ),
             store(dtype, mem(0, 0, &[(0, 12 * size)]), dst, n(1), n(12), 0),
         ];
-        let p =
-            program(&[(Role::Output, dtype, 24)], &[2], vec![phase(&[], &[(Place::Body, &insts)])]);
+        let p = program(&[(Role::Output, dtype, 24)], &[2], vec![phase(&[], &[(Place::Body, &insts)])]);
         let got = run(p, &BuildOptions::default(), &[]).remove(0);
         let want: Vec<V> = (0..24i128)
             .map(|i| stored(dtype, V::I(100 + i / 12 * 50 - i % 12 / 4 * 7 + i % 4 * 3)))
@@ -236,7 +243,10 @@ fn gather_rows() {
                 match gather(dtype, index_dtype, &[1, 2, bad, -100]) {
                     Err(LaunchError::Trap(t)) => {
                         assert_eq!(t.kind, TrapKind::IndexOutOfRange { limit: 5 });
-                        assert_eq!((t.value, t.element, t.instruction, t.mnemonic), (bad, 2, 1, "gather_load"));
+                        assert_eq!(
+                            (t.value, t.element, t.instruction, t.mnemonic),
+                            (bad, 2, 1, "gather_load")
+                        );
                     }
                     other => panic!("{other:?}"),
                 }
@@ -276,7 +286,8 @@ fn gather_elements() {
         ];
         let args = [(Role::Input, dtype, 20), (Role::Input, DType::I32, 10), (Role::Output, dtype, 10)];
         let data = numbered(dtype, 20);
-        let got = run(straight(&args, &insts), &BuildOptions::default(), &[&data, &Bytes::of(&index)]).remove(0);
+        let got =
+            run(straight(&args, &insts), &BuildOptions::default(), &[&data, &Bytes::of(&index)]).remove(0);
         for (i, &k) in index.iter().enumerate() {
             let row = if k < 0 { k + 4 } else { k } as usize;
             assert_eq!(read(dtype, got.get(), i), read(dtype, data.get(), row * 5 + i % 5));

@@ -102,17 +102,29 @@ fn alike(a: V, b: V) -> bool {
 #[test]
 fn values_for_every_dtype() {
     let shapes: &[(usize, usize, usize)] = &[
-        (1, 0, 1), (0, 4, 1), (3, 1, 1), (1, 7, 1), (3, 63, 1), (1, 64, 1), (2, 65, 1), (1, 130, 1), (1, 5000, 1),
-        (2, 0, 3), (1, 3, 0), (2, 1, 7), (1, 65, 3), (3, 130, 65), (1, 7, 300),
+        (1, 0, 1),
+        (0, 4, 1),
+        (3, 1, 1),
+        (1, 7, 1),
+        (3, 63, 1),
+        (1, 64, 1),
+        (2, 65, 1),
+        (1, 130, 1),
+        (1, 5000, 1),
+        (2, 0, 3),
+        (1, 3, 0),
+        (2, 1, 7),
+        (1, 65, 3),
+        (3, 130, 65),
+        (1, 7, 300),
     ];
     for op in [Opcode::VSum, Opcode::VRedMax, Opcode::VRedMin, Opcode::VProd, Opcode::VAny, Opcode::VAll] {
         for &dtype in DType::ALL.iter().filter(|d| op.dtypes().contains(**d)) {
             for &(o, r, i) in shapes {
                 for special in [false, true] {
                     let mut rng = Rng((o * 7 + r * 3 + i) as u64);
-                    let data = array(dtype, o * r * i, |_| {
-                        if special { rng.value(dtype) } else { rng.tame(dtype) }
-                    });
+                    let data =
+                        array(dtype, o * r * i, |_| if special { rng.value(dtype) } else { rng.tame(dtype) });
                     let [got, wide] =
                         [Isa::Portable, Isa::detect()].map(|isa| plain(op, dtype, (o, r, i), &data, isa));
                     for oo in 0..o {
@@ -176,9 +188,11 @@ fn pieces_give_the_bits_of_the_whole() {
     for op in [Opcode::VSum, Opcode::VRedMax, Opcode::VRedMin] {
         for dtype in [DType::F32, DType::F64, DType::I32] {
             let mut rng = Rng(5);
-            for (shape, piece_sizes) in
-                [((16, 4096 + 77, 1), vec![4096]), ((1, 300, 16), vec![64, 128, 192]), ((2, 129, 32), vec![64])]
-            {
+            for (shape, piece_sizes) in [
+                ((16, 4096 + 77, 1), vec![4096]),
+                ((1, 300, 16), vec![64, 128, 192]),
+                ((2, 129, 32), vec![64]),
+            ] {
                 let (o, r, i) = shape;
                 let data = array(dtype, o * r * i, |_| rng.tame(dtype));
                 for piece in piece_sizes {

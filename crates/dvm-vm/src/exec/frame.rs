@@ -38,8 +38,7 @@ pub(super) struct Panel {
     pub(super) k: usize,
 }
 
-const NO_PANEL: Panel =
-    Panel { ptr: std::ptr::null(), width: 0, stride: 0, k_stride: 0, lines: 0, k: 0 };
+const NO_PANEL: Panel = Panel { ptr: std::ptr::null(), width: 0, stride: 0, k_stride: 0, lines: 0, k: 0 };
 
 /// Most extents: parallel and sequential.
 pub(super) const EXTENTS: usize = dvm_bc::MAX_PARALLEL + dvm_bc::MAX_SEQ;
@@ -115,7 +114,13 @@ impl Frame {
     /// # Safety
     /// The unit was entered with arguments as long as the program says, which nobody else writes where this unit
     /// reads or writes.
-    pub(crate) unsafe fn tiles(&mut self, exe: &Executable, unit: u32, from: u64, to: u64) -> Result<(), (u64, Fault)> {
+    pub(crate) unsafe fn tiles(
+        &mut self,
+        exe: &Executable,
+        unit: u32,
+        from: u64,
+        to: u64,
+    ) -> Result<(), (u64, Fault)> {
         let template = &exe.templates[exe.units[unit as usize].template as usize];
         let depth = template.depth;
         self.last = 0;
@@ -155,7 +160,13 @@ impl Frame {
         }
     }
 
-    unsafe fn phase(&mut self, exe: &Executable, phase: &PhaseExec, at: usize, tile: u64) -> Result<(), Fault> {
+    unsafe fn phase(
+        &mut self,
+        exe: &Executable,
+        phase: &PhaseExec,
+        at: usize,
+        tile: u64,
+    ) -> Result<(), Fault> {
         self.walked = 0;
         for d in 0..phase.depth {
             self.index[at + d] = 0;

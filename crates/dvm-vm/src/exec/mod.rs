@@ -10,9 +10,7 @@ pub(crate) mod step;
 
 use std::ops::Range;
 
-use dvm_bc::{DType, Init, Program};
-#[doc(hidden)]
-pub use std::boxed::Box as Verified;
+use dvm_bc::{DType, Init, Program, Verified};
 
 use crate::cube::{MmadFn, PackFn};
 use crate::kernels::Kernel;
@@ -129,17 +127,64 @@ pub(crate) struct Op {
 #[derive(Clone, Copy)]
 pub(crate) enum OpKind {
     /// Elementwise operations `first..first + count`, all over the same counts, strip by strip.
-    Elementwise { first: u32, count: u32 },
+    Elementwise {
+        first: u32,
+        count: u32,
+    },
     /// As above for one that traps on a zero divisor.
-    Divide { ew: u32, dtype: DType },
+    Divide {
+        ew: u32,
+        dtype: DType,
+    },
     /// Rows between an argument (`pitch`) and local memory.
-    Rows { local: Place, addr: Addr, rows: Len, cols: Len, pitch: i64, size: u8, store: bool, sticky: u32 },
+    Rows {
+        local: Place,
+        addr: Addr,
+        rows: Len,
+        cols: Len,
+        pitch: i64,
+        size: u8,
+        store: bool,
+        sticky: u32,
+    },
     /// `bases[base] = address`: a load or a store that moves nothing.
-    Bind { base: u32, addr: Addr },
-    FillRows { addr: Addr, bits: u64, rows: Len, cols: Len, pitch: i64, size: u8 },
-    View { local: Place, addr: Addr, loops: (u32, u8), size: u8, dir: Direction, sticky: u32 },
-    LocalView { dst: Place, src: Place, loops: (u32, u8), size: u8 },
-    GatherRows { dst: Place, addr: Addr, index: Place, wide: bool, rows: Len, cols: Len, stride: i64, limit: u64, size: u8 },
+    Bind {
+        base: u32,
+        addr: Addr,
+    },
+    FillRows {
+        addr: Addr,
+        bits: u64,
+        rows: Len,
+        cols: Len,
+        pitch: i64,
+        size: u8,
+    },
+    View {
+        local: Place,
+        addr: Addr,
+        loops: (u32, u8),
+        size: u8,
+        dir: Direction,
+        sticky: u32,
+    },
+    LocalView {
+        dst: Place,
+        src: Place,
+        loops: (u32, u8),
+        size: u8,
+    },
+    GatherRows {
+        dst: Place,
+        addr: Addr,
+        index: Place,
+        wide: bool,
+        rows: Len,
+        cols: Len,
+        stride: i64,
+        limit: u64,
+        size: u8,
+    },
     GatherElems {
         dst: Place,
         addr: Addr,
@@ -153,8 +198,26 @@ pub(crate) enum OpKind {
         limit: u64,
         size: u8,
     },
-    Iota { dst: Place, dtype: DType, base: i64, strides: (u32, u16), row_step: i64, col_step: i64, rows: Len, cols: Len },
-    Reduce { dst: Place, src: Place, what: What, dtype: DType, outer: Len, red: Len, inner: Len, init: Init },
+    Iota {
+        dst: Place,
+        dtype: DType,
+        base: i64,
+        strides: (u32, u16),
+        row_step: i64,
+        col_step: i64,
+        rows: Len,
+        cols: Len,
+    },
+    Reduce {
+        dst: Place,
+        src: Place,
+        what: What,
+        dtype: DType,
+        outer: Len,
+        red: Len,
+        inner: Len,
+        init: Init,
+    },
     ArgReduce {
         index: Place,
         value: Place,
@@ -195,8 +258,25 @@ pub(crate) enum OpKind {
         sticky: u32,
     },
     /// Names an operand that is in an argument: packed panels, or a matrix in place (`width` 0, strides in elements).
-    BindPanel { panel: u32, addr: Addr, lines: Len, k: Len, panel_stride: i64, k_stride: i64, width: u32 },
-    Mmad { mmad: MmadFn, acc: Place, a: u32, b: u32, m: Len, n: Len, k: Len, init: Init },
+    BindPanel {
+        panel: u32,
+        addr: Addr,
+        lines: Len,
+        k: Len,
+        panel_stride: i64,
+        k_stride: i64,
+        width: u32,
+    },
+    Mmad {
+        mmad: MmadFn,
+        acc: Place,
+        a: u32,
+        b: u32,
+        m: Len,
+        n: Len,
+        k: Len,
+        init: Init,
+    },
 }
 
 /// Operations by index.
@@ -301,7 +381,10 @@ impl Executable {
     ///
     /// # Errors
     /// The program needs more local memory than [`BuildOptions::local_limit`].
-    pub fn with_options(program: Verified<Program>, options: &BuildOptions) -> Result<Executable, BuildError> {
+    pub fn with_options(
+        program: Verified<Program>,
+        options: &BuildOptions,
+    ) -> Result<Executable, BuildError> {
         predecode::predecode(program, options)
     }
 

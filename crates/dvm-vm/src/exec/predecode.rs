@@ -2,14 +2,13 @@
 
 use dvm_bc::{
     DType, Inst, Local, Mem, Mode, Opcode, Operands, Phase, Place as At, Program, Size, Space, Src, Strides,
-    Target, Template,
+    Target, Template, Verified,
 };
 
-use super::Verified;
 use super::elide::{self, Plan};
 use super::{
-    Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind, OpRange,
-    PhaseExec, Place, StepExec, TemplateExec, UnitExec, ViewLoop,
+    Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind,
+    OpRange, PhaseExec, Place, StepExec, TemplateExec, UnitExec, ViewLoop,
 };
 use crate::cube;
 use crate::kernels::half::Halves;
@@ -46,7 +45,10 @@ struct Builder<'a> {
     cost: f32,
 }
 
-pub(super) fn predecode(program: Verified<Program>, options: &BuildOptions) -> Result<Executable, BuildError> {
+pub(super) fn predecode(
+    program: Verified<Program>,
+    options: &BuildOptions,
+) -> Result<Executable, BuildError> {
     let mut spaces = [0u32; 4];
     let mut end = 0u64;
     for space in Space::ALL {
@@ -87,7 +89,8 @@ pub(super) fn predecode(program: Verified<Program>, options: &BuildOptions) -> R
         panels = panels.max(b.panels.len() as u32);
         slots = slots.max(template.slots.len() as u32);
     }
-    let (mut units, mut steps, mut bindings) = (Vec::new(), Vec::with_capacity(program.steps.len()), Vec::new());
+    let (mut units, mut steps, mut bindings) =
+        (Vec::new(), Vec::with_capacity(program.steps.len()), Vec::new());
     for step in &program.steps {
         let first = units.len() as u32;
         let (mut tiles, mut cost) = (0u64, 0f32);
@@ -513,11 +516,7 @@ impl Builder<'_> {
             Operands::Ternary(o) => {
                 self.charge(inst, area(o.rows, o.cols));
                 let select = inst.op == Opcode::VSelect;
-                let halves = if select {
-                    Halves::default()
-                } else {
-                    Halves { src: [widen; 3], dst: narrow }
-                };
+                let halves = if select { Halves::default() } else { Halves { src: [widen; 3], dst: narrow } };
                 let sources = [(o.a, if select { 1 } else { size }), (o.b, size), (o.c, size)];
                 let kernel_dtype = if select { dtype } else { wide };
                 self.ew(at, o.dst, size, &sources, (o.rows, o.cols), halves, |_, isa| {
@@ -706,7 +705,11 @@ impl Builder<'_> {
 }
 
 pub(super) fn len(s: Size) -> Len {
-    Len { body: s.body, tail: s.tail, mask: s.extent.map_or(0, |e| 1u32.checked_shl(u32::from(e)).unwrap_or(0)) }
+    Len {
+        body: s.body,
+        tail: s.tail,
+        mask: s.extent.map_or(0, |e| 1u32.checked_shl(u32::from(e)).unwrap_or(0)),
+    }
 }
 
 /// A mode that is the same for these counts and easier to run: one row or one column makes broadcasts whole tiles.
@@ -734,7 +737,8 @@ fn decode(template: &Template) -> Result<Decoded, BuildError> {
     let mut d = Decoded { insts: Vec::with_capacity(64), ends: Vec::with_capacity(8) };
     for section in template.phases.iter().flat_map(|p| &p.sections) {
         for inst in section.code.iter() {
-            d.insts.push(inst.map_err(|source| BuildError::Decode { template: template.name.clone(), source })?);
+            d.insts
+                .push(inst.map_err(|source| BuildError::Decode { template: template.name.clone(), source })?);
         }
         d.ends.push(d.insts.len());
     }

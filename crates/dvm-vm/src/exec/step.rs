@@ -11,10 +11,10 @@ use super::frame::{Frame, Panel};
 use super::{Addr, Ew, Executable, NOT_STICKY, Op, OpKind, Place};
 use crate::cube::{Left, Mmad, Pack, Right};
 use crate::error::{Fault, TrapKind};
+use crate::kernels::binary;
 use crate::kernels::reduce::{Reduction, What};
 use crate::kernels::scan::{ArgReduction, Running};
 use crate::kernels::shape::{self, Direction, Stride};
-use crate::kernels::binary;
 
 /// Elements of a strip: operands and results of a few instructions fit L1.
 const STRIP: usize = 512;
@@ -27,9 +27,9 @@ impl Frame {
 
     #[inline(always)]
     fn affine(&self, exe: &Executable, first: u32, count: u16) -> i64 {
-        exe.strides[first as usize..first as usize + count as usize]
-            .iter()
-            .fold(0i64, |s, &(e, stride)| s.wrapping_add(i64::from(self.index[e as usize]).wrapping_mul(stride)))
+        exe.strides[first as usize..first as usize + count as usize].iter().fold(0i64, |s, &(e, stride)| {
+            s.wrapping_add(i64::from(self.index[e as usize]).wrapping_mul(stride))
+        })
     }
 
     #[inline(always)]
@@ -118,7 +118,13 @@ impl Frame {
                 let (strides, n, _) = self.loops(exe, loops);
                 // SAFETY: see the module.
                 unsafe {
-                    shape::view(u32::from(size), self.at(dst), self.at(src), &strides[..n], Direction::Gather);
+                    shape::view(
+                        u32::from(size),
+                        self.at(dst),
+                        self.at(src),
+                        &strides[..n],
+                        Direction::Gather,
+                    );
                 }
             }
             OpKind::GatherRows { dst, addr, index, wide, rows, cols, stride, limit, size } => {
@@ -156,7 +162,8 @@ impl Frame {
                         unsafe {
                             let i = read_index(index, wide, r * pitch + c);
                             let i = wrap_index(i, limit, op.index, (r * n + c) as u64)?;
-                            let off = i.wrapping_mul(stride).wrapping_add((c as i64).wrapping_mul(col_stride));
+                            let off =
+                                i.wrapping_mul(stride).wrapping_add((c as i64).wrapping_mul(col_stride));
                             std::ptr::copy_nonoverlapping(
                                 row.wrapping_offset(off as isize),
                                 d.wrapping_add((r * pitch + c) * size),
@@ -244,8 +251,14 @@ impl Frame {
                 let (local, arg) = (self.at(local), self.address(exe, addr));
                 let panel_stride = width as usize * k.body as usize;
                 let (n, steps) = (lines.get(last), k.get(last));
-                self.panels[panel as usize] =
-                    Panel { ptr: local, width, stride: panel_stride as isize, k_stride: 0, lines: n, k: steps };
+                self.panels[panel as usize] = Panel {
+                    ptr: local,
+                    width,
+                    stride: panel_stride as isize,
+                    k_stride: 0,
+                    lines: n,
+                    k: steps,
+                };
                 if self.stuck(sticky, arg, lines.mask | k.mask) {
                     return Ok(());
                 }
@@ -302,11 +315,19 @@ impl Frame {
     }
 
     /// The loops of a view for this tile, how many, and the extents their counts depend on.
-    fn loops(&self, exe: &Executable, (first, count): (u32, u8)) -> ([Stride; dvm_bc::MAX_LOOPS], usize, u32) {
+    fn loops(
+        &self,
+        exe: &Executable,
+        (first, count): (u32, u8),
+    ) -> ([Stride; dvm_bc::MAX_LOOPS], usize, u32) {
         let mut out = [Stride::default(); dvm_bc::MAX_LOOPS];
         let mut mask = 0;
         for (o, l) in out.iter_mut().zip(&exe.loops[first as usize..first as usize + count as usize]) {
-            *o = Stride { count: l.count.get(self.last), strided: l.strided as isize, dense: l.dense as isize };
+            *o = Stride {
+                count: l.count.get(self.last),
+                strided: l.strided as isize,
+                dense: l.dense as isize,
+            };
             mask |= l.count.mask;
         }
         (out, count as usize, mask)
@@ -389,7 +410,14 @@ impl Frame {
 /// # Safety
 /// Both sides are valid for `rows` rows of `bytes`, and do not overlap.
 #[inline]
-unsafe fn copy_rows(dst: *mut u8, src: *const u8, rows: usize, bytes: usize, dst_step: isize, src_step: isize) {
+unsafe fn copy_rows(
+    dst: *mut u8,
+    src: *const u8,
+    rows: usize,
+    bytes: usize,
+    dst_step: isize,
+    src_step: isize,
+) {
     // SAFETY: by the caller.
     unsafe {
         if rows > 1 && dst_step == bytes as isize && src_step == bytes as isize {

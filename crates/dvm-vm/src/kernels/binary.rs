@@ -72,16 +72,18 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, scalar: [bool; 2], isa: Isa) -> O
             [true, false] => binary_f32_scalar(op, isa, true)
                 .map(Kernel::ScalarLeft)
                 .or_else(|| compare_f32_scalar(op, isa, true).map(Kernel::CompareLeft)),
-            _ => binary_f32(op, isa)
-                .map(Kernel::Binary)
-                .or_else(|| compare_f32(op, isa).map(Kernel::Compare)),
+            _ => {
+                binary_f32(op, isa).map(Kernel::Binary).or_else(|| compare_f32(op, isa).map(Kernel::Compare))
+            }
         };
         if found.is_some() {
             return found;
         }
     }
     with_bits!(dtype, T => bits::<T>(op, isa), else => None)
-        .or_else(|| with_elem!(dtype, T => arith::<T>(op, isa).or_else(|| compare::<T>(op, isa)), half => None))
+        .or_else(
+            || with_elem!(dtype, T => arith::<T>(op, isa).or_else(|| compare::<T>(op, isa)), half => None),
+        )
         .map(Kernel::Span)
 }
 

@@ -212,8 +212,20 @@ impl Reduction {
             What::Max => a.max(v),
             What::Min => a.min(v),
             What::Prod => a.mul(v),
-            What::Any => if a.truth() || v.truth() { T::ONE } else { T::ZERO },
-            What::All => if a.truth() && v.truth() { T::ONE } else { T::ZERO },
+            What::Any => {
+                if a.truth() || v.truth() {
+                    T::ONE
+                } else {
+                    T::ZERO
+                }
+            }
+            What::All => {
+                if a.truth() && v.truth() {
+                    T::ONE
+                } else {
+                    T::ZERO
+                }
+            }
         }
     }
 

@@ -42,7 +42,13 @@ impl ArgReduction {
         }
     }
 
-    unsafe fn typed<S: Copy, T: Elem>(&self, index: *mut i64, value: *mut S, src: *const S, key: impl Fn(S) -> T) {
+    unsafe fn typed<S: Copy, T: Elem>(
+        &self,
+        index: *mut i64,
+        value: *mut S,
+        src: *const S,
+        key: impl Fn(S) -> T,
+    ) {
         for o in 0..self.outer {
             for i in 0..self.inner {
                 // SAFETY: o, r, i are inside the counts.

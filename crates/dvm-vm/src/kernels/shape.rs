@@ -97,7 +97,13 @@ unsafe fn view_outer<T: Copy>(dense: *mut u8, strided: *mut u8, loops: &[Stride]
     // SAFETY: by the caller of `view`; only in-range iterations form addresses that are used.
     unsafe {
         match loops {
-            [] => view_rows::<T>(dense, strided, Stride { count: 1, ..Stride::default() }, Stride { count: 1, ..Stride::default() }, dir),
+            [] => view_rows::<T>(
+                dense,
+                strided,
+                Stride { count: 1, ..Stride::default() },
+                Stride { count: 1, ..Stride::default() },
+                dir,
+            ),
             [a] => view_rows::<T>(dense, strided, Stride { count: 1, ..Stride::default() }, *a, dir),
             [a, b] => view_rows::<T>(dense, strided, *a, *b, dir),
             [a, rest @ ..] => {

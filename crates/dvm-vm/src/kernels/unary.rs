@@ -96,6 +96,8 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, isa: Isa) -> Option<Kernel> {
         return Some(Kernel::Span(f));
     }
     with_bits!(dtype, T => bits::<T>(op, isa), else => None)
-        .or_else(|| with_elem!(dtype, T => simple::<T>(op, isa).or_else(|| classify::<T>(op, isa)), half => None))
+        .or_else(
+            || with_elem!(dtype, T => simple::<T>(op, isa).or_else(|| classify::<T>(op, isa)), half => None),
+        )
         .map(Kernel::Span)
 }

@@ -9,19 +9,19 @@ use half::{bf16, f16};
 
 /// An element of any dtype.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum V {
+pub(crate) enum V {
     F(f64),
     I(i128),
 }
 
 impl V {
-    pub fn f(self) -> f64 {
+    pub(crate) fn f(self) -> f64 {
         match self {
             V::F(x) => x,
             V::I(x) => x as f64,
         }
     }
-    pub fn i(self) -> i128 {
+    pub(crate) fn i(self) -> i128 {
         match self {
             V::F(x) => x as i128,
             V::I(x) => x,
@@ -31,34 +31,34 @@ impl V {
 
 /// Bytes aligned for every dtype.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bytes {
+pub(crate) struct Bytes {
     words: Vec<u64>,
     len: usize,
 }
 
 impl Bytes {
-    pub fn zeroed(len: usize) -> Bytes {
+    pub(crate) fn zeroed(len: usize) -> Bytes {
         Bytes { words: vec![0; len.div_ceil(8)], len }
     }
-    pub fn get(&self) -> &[u8] {
+    pub(crate) fn get(&self) -> &[u8] {
         &bytemuck::cast_slice::<u64, u8>(&self.words)[..self.len]
     }
-    pub fn get_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn get_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut bytemuck::cast_slice_mut::<u64, u8>(&mut self.words)[..len]
     }
-    pub fn of<T: bytemuck::Pod>(v: &[T]) -> Bytes {
+    pub(crate) fn of<T: bytemuck::Pod>(v: &[T]) -> Bytes {
         let mut b = Bytes::zeroed(size_of_val(v));
         b.get_mut().copy_from_slice(bytemuck::cast_slice(v));
         b
     }
-    pub fn to<T: bytemuck::Pod>(&self) -> Vec<T> {
+    pub(crate) fn to<T: bytemuck::Pod>(&self) -> Vec<T> {
         self.get().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
     }
 }
 
 /// Reads element `i`.
-pub fn read(dtype: DType, bytes: &[u8], i: usize) -> V {
+pub(crate) fn read(dtype: DType, bytes: &[u8], i: usize) -> V {
     let s = dtype.size() as usize;
     let b = &bytes[i * s..(i + 1) * s];
     macro_rules! le {
@@ -84,7 +84,7 @@ pub fn read(dtype: DType, bytes: &[u8], i: usize) -> V {
 }
 
 /// Writes element `i`: floats round, integers wrap, bool is `!= 0`.
-pub fn write(dtype: DType, bytes: &mut [u8], i: usize, v: V) {
+pub(crate) fn write(dtype: DType, bytes: &mut [u8], i: usize, v: V) {
     let s = dtype.size() as usize;
     let b = &mut bytes[i * s..(i + 1) * s];
     match dtype {
@@ -92,51 +92,53 @@ pub fn write(dtype: DType, bytes: &mut [u8], i: usize, v: V) {
         DType::F64 => b.copy_from_slice(&v.f().to_le_bytes()),
         DType::F16 => b.copy_from_slice(&f16::from_f64(v.f()).to_le_bytes()),
         DType::BF16 => b.copy_from_slice(&bf16::from_f64(v.f()).to_le_bytes()),
-        DType::Bool => b[0] = u8::from(match v {
-            V::F(x) => x != 0.0,
-            V::I(x) => x != 0,
-        }),
+        DType::Bool => {
+            b[0] = u8::from(match v {
+                V::F(x) => x != 0.0,
+                V::I(x) => x != 0,
+            })
+        }
         _ => b.copy_from_slice(&v.i().to_le_bytes()[..s]),
     }
 }
 
 /// The value after storing it in `dtype`.
-pub fn stored(dtype: DType, v: V) -> V {
+pub(crate) fn stored(dtype: DType, v: V) -> V {
     let mut b = [0u8; 8];
     write(dtype, &mut b, 0, v);
     read(dtype, &b, 0)
 }
 
 /// The bits of an immediate.
-pub fn bits(dtype: DType, v: V) -> u64 {
+pub(crate) fn bits(dtype: DType, v: V) -> u64 {
     let mut b = [0u8; 8];
     write(dtype, &mut b, 0, v);
     u64::from_le_bytes(b)
 }
 
-pub fn array(dtype: DType, n: usize, f: impl FnMut(usize) -> V) -> Bytes {
+pub(crate) fn array(dtype: DType, n: usize, f: impl FnMut(usize) -> V) -> Bytes {
     let mut b = Bytes::zeroed(n * dtype.size() as usize);
     (0..n).map(f).enumerate().for_each(|(i, v)| write(dtype, b.get_mut(), i, v));
     b
 }
 
-pub fn values(dtype: DType, b: &Bytes) -> Vec<V> {
+pub(crate) fn values(dtype: DType, b: &Bytes) -> Vec<V> {
     (0..b.get().len() / dtype.size() as usize).map(|i| read(dtype, b.get(), i)).collect()
 }
 
 /// A small generator of test values.
-pub struct Rng(pub u64);
+pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) ^ self.0
     }
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
     /// A value of any kind that `dtype` has, special ones included.
-    pub fn value(&mut self, dtype: DType) -> V {
+    pub(crate) fn value(&mut self, dtype: DType) -> V {
         let r = self.next();
         let small = V::I(i128::from(r % 7) - 3);
         if dtype.is_float() {
@@ -163,7 +165,7 @@ impl Rng {
         }
     }
     /// A finite value of moderate size.
-    pub fn tame(&mut self, dtype: DType) -> V {
+    pub(crate) fn tame(&mut self, dtype: DType) -> V {
         let r = self.next() % 2001;
         if dtype.is_float() {
             stored(dtype, V::F(r as f64 / 100.0 - 10.0))
@@ -174,7 +176,7 @@ impl Rng {
 }
 
 /// Equal, with NaN equal to NaN and zeros of different sign different.
-pub fn same(a: V, b: V) -> bool {
+pub(crate) fn same(a: V, b: V) -> bool {
     match (a, b) {
         (V::F(a), V::F(b)) => a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
         (a, b) => a == b,
@@ -182,7 +184,7 @@ pub fn same(a: V, b: V) -> bool {
 }
 
 /// Difference in units in the last place of `dtype`.
-pub fn ulps(dtype: DType, a: V, b: V) -> f64 {
+pub(crate) fn ulps(dtype: DType, a: V, b: V) -> f64 {
     if same(a, b) {
         return 0.0;
     }
@@ -200,7 +202,7 @@ pub fn ulps(dtype: DType, a: V, b: V) -> f64 {
     (a - b).abs() / 2f64.powi((e - digits + 1).max(least))
 }
 
-pub fn target() -> Target {
+pub(crate) fn target() -> Target {
     Target {
         name: "test".into(),
         cores: 2,
@@ -216,43 +218,43 @@ pub fn target() -> Target {
 
 /// Hands out local memory.
 #[derive(Default)]
-pub struct Locals {
+pub(crate) struct Locals {
     next: [u32; 4],
 }
 
 impl Locals {
-    pub fn take(&mut self, space: Space, bytes: usize) -> Local {
+    pub(crate) fn take(&mut self, space: Space, bytes: usize) -> Local {
         let at = &mut self.next[space as usize];
         let offset = *at;
         *at += bytes.max(1).div_ceil(64) as u32;
         Local { space, offset }
     }
-    pub fn ub(&mut self, bytes: usize) -> Local {
+    pub(crate) fn ub(&mut self, bytes: usize) -> Local {
         self.take(Space::Ub, bytes)
     }
 }
 
-pub fn n(v: usize) -> Size {
+pub(crate) fn n(v: usize) -> Size {
     Size::fixed(v as u32)
 }
 
-pub fn mem(slot: u16, offset: i64, strides: &[(u8, i64)]) -> Mem {
+pub(crate) fn mem(slot: u16, offset: i64, strides: &[(u8, i64)]) -> Mem {
     Mem { slot, offset, strides: strides.iter().copied().collect() }
 }
 
-pub fn load(dtype: DType, dst: Local, src: Mem, rows: Size, cols: Size, pitch: i64) -> Inst {
+pub(crate) fn load(dtype: DType, dst: Local, src: Mem, rows: Size, cols: Size, pitch: i64) -> Inst {
     Inst::new(Opcode::Load, dtype, Load { dst, src, rows, cols, pitch, hints: Hints::default() })
 }
 
-pub fn store(dtype: DType, dst: Mem, src: Local, rows: Size, cols: Size, pitch: i64) -> Inst {
+pub(crate) fn store(dtype: DType, dst: Mem, src: Local, rows: Size, cols: Size, pitch: i64) -> Inst {
     Inst::new(Opcode::Store, dtype, Store { dst, src, rows, cols, pitch, hints: Hints::default() })
 }
 
-pub fn full(l: Local) -> Src {
+pub(crate) fn full(l: Local) -> Src {
     Src::Local(l, Mode::Full)
 }
 
-pub fn code(insts: &[Inst]) -> Code {
+pub(crate) fn code(insts: &[Inst]) -> Code {
     let mut c = Code::default();
     for i in insts {
         c.push(i).unwrap();
@@ -260,16 +262,19 @@ pub fn code(insts: &[Inst]) -> Code {
     c
 }
 
-pub fn phase(seq: &[u32], sections: &[(Place, &[Inst])]) -> Phase {
+pub(crate) fn phase(seq: &[u32], sections: &[(Place, &[Inst])]) -> Phase {
     Phase {
         seq: seq.to_vec(),
         rotate: false,
-        sections: sections.iter().map(|(place, insts)| Section { place: *place, code: code(insts) }).collect(),
+        sections: sections
+            .iter()
+            .map(|(place, insts)| Section { place: *place, code: code(insts) })
+            .collect(),
     }
 }
 
 /// A program of one unit; argument i is slot i.
-pub fn program(args: &[(Role, DType, usize)], parallel: &[u32], phases: Vec<Phase>) -> Program {
+pub(crate) fn program(args: &[(Role, DType, usize)], parallel: &[u32], phases: Vec<Phase>) -> Program {
     let write = |role| matches!(role, Role::Output | Role::Workspace);
     let kind = Kind::Mix;
     Program {
@@ -300,24 +305,28 @@ pub fn program(args: &[(Role, DType, usize)], parallel: &[u32], phases: Vec<Phas
             phases,
         }],
         steps: vec![Step {
-            units: vec![Unit { template: 0, slots: (0..args.len() as u32).map(|i| (i, 0)).collect(), weight: 1 }],
+            units: vec![Unit {
+                template: 0,
+                slots: (0..args.len() as u32).map(|i| (i, 0)).collect(),
+                weight: 1,
+            }],
         }],
         aliases: vec![],
     }
 }
 
 /// A body without loops.
-pub fn straight(args: &[(Role, DType, usize)], insts: &[Inst]) -> Program {
+pub(crate) fn straight(args: &[(Role, DType, usize)], insts: &[Inst]) -> Program {
     program(args, &[], vec![phase(&[], &[(Place::Body, insts)])])
 }
 
-pub fn build(program: Program, options: &BuildOptions) -> Executable {
-    let verified = Box::new(program);
+pub(crate) fn build(program: Program, options: &BuildOptions) -> Executable {
+    let verified = Verified::new(program, &Limits::default()).unwrap_or_else(|e| panic!("{e}"));
     Executable::with_options(verified, options).unwrap()
 }
 
 /// Runs a program on inputs (and weights) in order; returns the outputs (and workspaces) in order.
-pub fn launch(
+pub(crate) fn launch(
     rt: &Runtime,
     exe: &Executable,
     inputs: &[&Bytes],
@@ -347,7 +356,7 @@ pub fn launch(
 }
 
 /// Builds, runs alone, returns the outputs.
-pub fn run(program: Program, options: &BuildOptions, inputs: &[&Bytes]) -> Vec<Bytes> {
+pub(crate) fn run(program: Program, options: &BuildOptions, inputs: &[&Bytes]) -> Vec<Bytes> {
     let rt = Runtime::new(Arc::new(Pool::new(1)));
     launch(&rt, &build(program, options), inputs).unwrap().0
 }
