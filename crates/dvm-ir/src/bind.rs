@@ -91,7 +91,7 @@ pub enum BindError {
         given: usize,
     },
     /// An extent is outside the range assumed of its symbol.
-    #[error("input `{input}`, axis {axis}: `{dim}` must be in {lo}..={hi}, got {given}")]
+    #[error("input `{input}`, axis {axis}: `{dim}` must be {range}, got {given}")]
     Range {
         /// Input.
         input: String,
@@ -99,10 +99,8 @@ pub enum BindError {
         axis: usize,
         /// Declared dim.
         dim: String,
-        /// Least value.
-        lo: i128,
-        /// Greatest value.
-        hi: i128,
+        /// Allowed values, as text.
+        range: String,
         /// Actual value.
         given: i64,
     },
@@ -226,22 +224,9 @@ pub fn bind<'a>(
             return Err(BindError::Rank { input, declared, dims: format!("[{dims}]"), given });
         }
         for p in pairs(&d, &g)? {
-            if let Some(s) = dims.as_symbol(p.dim) {
-                let (lo, hi) = dims.range(p.dim);
-                if i128::from(p.given) < lo || i128::from(p.given) > hi {
-                    let dim = dims.display(p.dim).to_string();
-                    return Err(BindError::Range {
-                        input: d.name.into(),
-                        axis: p.place,
-                        dim,
-                        lo,
-                        hi,
-                        given: p.given,
-                    });
-                }
-                if let Err(old) = bindings.bind(s, p.given) {
-                    return Err(mismatch(dims, &d, p, Some(old), inputs.clone()));
-                }
+            let Some(s) = dims.as_symbol(p.dim) else { continue };
+            if let Err(old) = bindings.bind(s, p.given) {
+                return Err(mismatch(dims, &d, p, Some(old), inputs.clone()));
             }
         }
     }
@@ -262,11 +247,28 @@ pub fn bind<'a>(
                     let reason = dims.why_undefined(p.dim, values);
                     return Err(BindError::Undefined { input: d.name.into(), axis: p.place, reason });
                 }
-                v => return Err(mismatch(dims, &d, p, v, inputs)),
+                v => return Err(mismatch(dims, &d, p, v, inputs.clone())),
             }
         }
     }
-    checks.iter().try_for_each(|c| check(dims, c, values))
+    checks.iter().try_for_each(|c| check(dims, c, values))?;
+    // Ranges last: a check that narrowed one has already said who asks.
+    for (d, g) in inputs {
+        for p in pairs(&d, &g)?.filter(|p| dims.as_symbol(p.dim).is_some()) {
+            let (lo, hi) = dims.range(p.dim);
+            if !(lo..=hi).contains(&p.given.into()) {
+                let range = match (i64::try_from(lo), i64::try_from(hi)) {
+                    (Ok(_), Ok(_)) => format!("in {lo}..={hi}"),
+                    (Ok(_), Err(_)) => format!("at least {lo}"),
+                    _ => format!("at most {hi}"),
+                };
+                let dim = dims.display(p.dim).to_string();
+                let (input, axis, given) = (d.name.into(), p.place, p.given);
+                return Err(BindError::Range { input, axis, dim, range, given });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A declared dim and its actual value.

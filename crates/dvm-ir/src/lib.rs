@@ -20,6 +20,8 @@ pub mod kernel;
 mod op;
 pub mod plan;
 mod tensor;
+#[doc(hidden)]
+pub mod testing;
 mod verify;
 
 pub use check::{Check, CheckCond};

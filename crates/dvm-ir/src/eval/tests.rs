@@ -75,3 +75,18 @@ fn matmul_shapes() {
         );
     }
 }
+
+#[test]
+fn random_graphs_evaluate() {
+    let config = crate::testing::Config::default();
+    let mut failures = vec![];
+    for seed in 0..300 {
+        let case = crate::testing::random_graph(seed, &config);
+        for i in 0..case.bindings.len() {
+            if let Err(e) = eval_graph(&case.graph, &case.inputs(i, seed)) {
+                failures.push(format!("seed {seed}, binding {i}: {e}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
