@@ -64,8 +64,10 @@ macro_rules! tables {
         /// A function of an f32 operand and a scalar: `op(s, a)` if `scalar_left`, else `op(a, s)`.
         pub(crate) fn binary_f32_scalar(op: Opcode, isa: Isa, scalar_left: bool) -> Option<ScalarFn> {
             let isa = isa.or_portable();
+            if op == Opcode::VPow && !scalar_left {
+                return Some(instance!(isa, power));
+            }
             Some(match (op, scalar_left) {
-                (Opcode::VPow, false) => instance!(isa, power),
                 $(
                     (Opcode::$bop, false) => instance!(isa, scalar_right::<$bfun>),
                     (Opcode::$bop, true) => instance!(isa, scalar_left::<$bfun>),
