@@ -93,19 +93,7 @@ impl DimTable {
     pub fn assume(&mut self, cond: CheckCond) {
         match cond {
             CheckCond::Equal(a, b) => self.assume_equal(a, b),
-            CheckCond::AtMost(a, b) => match (self.as_const(a), self.as_const(b)) {
-                (Some(lo), None) => {
-                    if let Some(s) = self.as_symbol(b) {
-                        self.assume_range(s, lo, i64::MAX);
-                    }
-                }
-                (None, Some(hi)) => {
-                    if let Some(s) = self.as_symbol(a) {
-                        self.assume_range(s, i64::MIN + 1, hi);
-                    }
-                }
-                _ => {}
-            },
+            CheckCond::AtMost(a, b) => self.assume_at_most(a, b),
             CheckCond::EqualOrOne(..) | CheckCond::Broadcast(..) => {}
         }
     }

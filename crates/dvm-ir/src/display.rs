@@ -269,7 +269,7 @@ kernel norm for i0 < b, i1 < 384
   %0: f32[i0, i1] = load $0[384*i0 + i1]
   %1: f32[i0] = sum %0 over i1
   %2: f32[i0] = sqrt %1
-  %3: f32[i0] = load $1[(-eq(1, b) + 1)*i0]
+  %3: f32[i0] = load $1[(1 - eq(b, 1))*i0]
   %4: f32[i0] = mul %2, %3
   %5: f32[i0, i1] = div %0, %4
   store $2[384*i0 + i1] = %5

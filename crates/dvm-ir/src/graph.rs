@@ -83,7 +83,7 @@ pub struct Output {
 }
 
 /// A tensor program in SSA form, nodes in a topological order.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// Name.
     pub name: String,

@@ -97,7 +97,7 @@ pub struct Boundary {
 }
 
 /// A graph as fused kernels.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Name of the graph.
     pub name: String,

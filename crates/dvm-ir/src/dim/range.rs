@@ -1,0 +1,344 @@
+//! Answers: intervals, a small prover on top of them, and facts.
+
+use std::collections::HashMap;
+
+use super::poly::{self, Poly, Term};
+use super::{Answer, Atom, AtomId, Dim, DimTable, Symbol};
+
+/// Stands for "no bound"; every value of a dim is far inside.
+pub(super) const INF: i128 = 1 << 100;
+/// Most polynomials a proof looks at.
+const FUEL: u32 = 48;
+
+impl DimTable {
+    /// Bounds of a dim over all bindings (inclusive, saturating).
+    #[must_use]
+    pub fn range(&self, d: Dim) -> (i128, i128) {
+        let b = &self.bounds[d.index()];
+        (b.lo, b.hi)
+    }
+    pub(super) fn term_range(&self, t: &Term) -> (i128, i128) {
+        let c = i128::from(t.coeff);
+        t.factors.iter().fold((c, c), |r, f| mul_range(r, self.atom_range(*f)))
+    }
+    fn atom_range(&self, id: AtomId) -> (i128, i128) {
+        let pair = |a, b| (self.range(a), self.range(b));
+        match self.atoms[id.0 as usize] {
+            Atom::Sym(s) => {
+                self.symbols.get_index(s.index()).map_or((-INF, INF), |(_, f)| (widen(f.lo), widen(f.hi)))
+            }
+            Atom::FloorDiv(a, b) => {
+                let (a, b) = pair(a, b);
+                if b.0 < 1 {
+                    return (-INF, INF);
+                }
+                // Monotone in either operand, so the extremes are at corners.
+                let corners = [a.0, a.1].map(|x| [b.0, b.1].map(|y| x.div_euclid(y)));
+                let all = corners.iter().flatten().copied();
+                (all.clone().min().unwrap_or(-INF), all.max().unwrap_or(INF))
+            }
+            Atom::Min(a, b) => {
+                let (x, y) = pair(a, b);
+                (x.0.min(y.0), x.1.min(y.1))
+            }
+            Atom::Max(a, b) => {
+                let (x, y) = pair(a, b);
+                (x.0.max(y.0), x.1.max(y.1))
+            }
+            // Either side may be the 1 that gives way, also to a 0.
+            Atom::Broadcast(a, b) => {
+                let (x, y) = pair(a, b);
+                (x.0.min(y.0), x.1.max(y.1))
+            }
+            Atom::Eq(..) | Atom::Lt(..) => (0, 1),
+            Atom::Overflow => (-INF, INF),
+        }
+    }
+
+    /// `a - b`, not interned.
+    pub(super) fn difference(&self, a: Dim, b: Dim) -> Option<Poly> {
+        poly::add(self.poly(a), self.poly(b), -1)
+    }
+    /// Runs a question on dims with the facts substituted and forgets what that interned.
+    fn ask<T>(&mut self, a: Dim, b: Dim, question: impl FnOnce(&DimTable, Dim, Dim) -> T) -> T {
+        let mark = self.mark();
+        let (a, b) = (self.rewrite(a), self.rewrite(b));
+        let answer = question(self, a, b);
+        self.reset(mark);
+        answer
+    }
+
+    /// Whether `a == b`.
+    pub fn is_equal(&mut self, a: Dim, b: Dim) -> Answer {
+        if a == b {
+            return Answer::Proven;
+        }
+        self.ask(a, b, |t, a, b| {
+            let Some(d) = t.difference(a, b) else { return Answer::Unknown };
+            if d.is_empty() {
+                return Answer::Proven;
+            }
+            let g = poly::content(&d);
+            if g != 0 && poly::constant_term(&d) % g != 0 {
+                return Answer::Disproven;
+            }
+            let above = t.proves_at_least(&d, 1);
+            let below = || poly::scale(&d, -1).is_some_and(|n| t.proves_at_least(&n, 1));
+            if above || below() {
+                return Answer::Disproven;
+            }
+            let zero =
+                t.proves_at_least(&d, 0) && poly::scale(&d, -1).is_some_and(|n| t.proves_at_least(&n, 0));
+            if zero { Answer::Proven } else { Answer::Unknown }
+        })
+    }
+    /// Whether `a < b`.
+    pub fn is_less(&mut self, a: Dim, b: Dim) -> Answer {
+        self.ask(a, b, |t, a, b| {
+            if t.difference(b, a).is_some_and(|d| t.proves_at_least(&d, 1)) {
+                Answer::Proven
+            } else if t.difference(a, b).is_some_and(|d| t.proves_at_least(&d, 0)) {
+                Answer::Disproven
+            } else {
+                Answer::Unknown
+            }
+        })
+    }
+    pub(super) fn at_most(&mut self, a: Dim, b: Dim) -> bool {
+        self.ask(a, b, |t, a, b| t.difference(b, a).is_some_and(|d| t.proves_at_least(&d, 0)))
+    }
+    /// Whether a constant `c` divides `a`.
+    pub fn is_multiple_of(&mut self, a: Dim, c: i64) -> Answer {
+        if c == 0 {
+            return self.is_equal(a, Dim::ZERO);
+        }
+        let mark = self.mark();
+        let c = self.constant(c);
+        let a = self.rewrite(a);
+        let r = self.rem(a, c);
+        let answer = self.is_equal(r, Dim::ZERO);
+        self.reset(mark);
+        answer
+    }
+
+    fn proves_at_least(&self, p: &Poly, least: i64) -> bool {
+        match poly::add(p, &poly::constant(least), -1) {
+            Some(p) => Prover { table: self, fuel: FUEL }.not_negative(&p),
+            None => false,
+        }
+    }
+}
+
+/// Proves that a polynomial is never negative: by its interval, or by replacing one atom by what bounds it.
+struct Prover<'a> {
+    table: &'a DimTable,
+    fuel: u32,
+}
+
+impl Prover<'_> {
+    fn not_negative(&mut self, p: &Poly) -> bool {
+        let b = self.table.bounds_of(p);
+        if b.lo >= 0 {
+            return true;
+        }
+        if b.hi < 0 || self.fuel == 0 {
+            return false;
+        }
+        self.fuel = self.fuel.saturating_sub(1 + p.len() as u32 / 8);
+        // The youngest atom first: atoms inside its operands show up when it is gone.
+        let mut atoms: Vec<AtomId> = p.iter().flat_map(|t| t.factors.iter().copied()).collect();
+        atoms.sort_unstable();
+        atoms.dedup();
+        atoms.into_iter().rev().any(|a| self.by_replacing(p, a))
+    }
+
+    fn by_replacing(&mut self, p: &Poly, id: AtomId) -> bool {
+        let atom = self.table.atoms[id.0 as usize];
+        let Some((a, b)) = atom.operands() else { return false };
+        let Some((c, rest)) = poly::split(p, id) else { return false };
+        let sign = self.table.bounds_of(&c);
+        let (grows, falls) = (sign.lo >= 0, sign.hi <= 0);
+        let (pa, pb) = (self.table.poly(a), self.table.poly(b));
+        let with = |x: &Poly| self.table.mul_polys(&c, x).and_then(|y| poly::add(&y, &rest, 1));
+        let (wa, wb) = (with(pa), with(pb));
+        let mut holds = |p: &Option<Poly>| p.as_ref().is_some_and(|p| self.not_negative(p));
+        match atom {
+            // The value is one of both; where it counts against us, either bounds it.
+            Atom::Min(..) if falls => holds(&wa) || holds(&wb),
+            Atom::Max(..) if grows => holds(&wa) || holds(&wb),
+            Atom::Min(..) | Atom::Max(..) | Atom::Broadcast(..) => holds(&wa) && holds(&wb),
+            Atom::Eq(..) | Atom::Lt(..) => {
+                let one = poly::add(&c, &rest, 1);
+                holds(&Some(rest.clone())) && holds(&one)
+            }
+            Atom::FloorDiv(..) => {
+                let Some(n) = self.table.as_const(b).filter(|&n| n > 0) else { return false };
+                // a - (n - 1) <= n * floor(a / n) <= a.
+                let bound = if falls {
+                    Some(pa.clone())
+                } else if grows {
+                    poly::add(pa, &poly::constant(n - 1), -1)
+                } else {
+                    None
+                };
+                let scaled = bound.and_then(|x| {
+                    let x = self.table.mul_polys(&c, &x)?;
+                    poly::add(&x, &poly::scale(&rest, n)?, 1)
+                });
+                scaled.is_some_and(|p| self.not_negative(&p))
+            }
+            Atom::Sym(_) | Atom::Overflow => false,
+        }
+    }
+}
+
+impl DimTable {
+    /// Assumes two dims equal from now on.
+    pub fn assume_equal(&mut self, a: Dim, b: Dim) {
+        let (a, b) = (self.rewrite(a), self.rewrite(b));
+        let Some(d) = self.difference(a, b) else { return };
+        let g = poly::content(&d);
+        if g == 0 || poly::constant_term(&d) % g != 0 {
+            return;
+        }
+        // Solve for an atom that stands alone: a symbol where there is one (the youngest, so that the graph's first
+        // symbols stay), else the youngest other atom.
+        let alone = d.iter().filter(|t| t.factors.len() == 1 && t.coeff.checked_abs() == Some(g));
+        let key = |t: &&Term| (matches!(self.atoms[t.factors[0].0 as usize], Atom::Sym(_)), t.factors[0]);
+        let candidates = alone.filter(|t| {
+            let f = t.factors[0];
+            !matches!(self.atoms[f.0 as usize], Atom::Overflow) && self.occurs_once(&d, f)
+        });
+        let Some(t) = candidates.max_by_key(key).cloned() else { return };
+        let mut rest: Poly = d.iter().filter(|u| **u != t).cloned().collect();
+        rest.iter_mut().for_each(|u| u.coeff /= g);
+        let Some(to) = (if t.coeff > 0 { poly::scale(&rest, -1) } else { Some(rest) }) else { return };
+        let (from, to) = (self.intern(poly::of_atom(t.factors[0])), self.intern(to));
+        self.facts_symbols |= self.bounds[from.index()].symbols;
+        self.equal.push((from, to));
+        // What is known of one symbol is known of the other.
+        if let (Some(s), Some(r)) = (self.as_symbol(from), self.as_symbol(to)) {
+            let f = self.symbols[s.index()].clone();
+            self.assume_range(r, f.lo, f.hi);
+        }
+    }
+    /// Whether an atom has one term of `p` and is in no other's operands.
+    fn occurs_once(&self, p: &Poly, id: AtomId) -> bool {
+        let mine = self.bounds_of(&poly::of_atom(id)).symbols;
+        let others = p.iter().filter(|t| t.factors.as_slice() != [id]);
+        // Symbols are told apart modulo 64; a false alarm only loses the fact.
+        others.clone().all(|t| !t.factors.contains(&id))
+            && others.flat_map(|t| &t.factors).all(|f| self.bounds_of(&poly::of_atom(*f)).symbols & mine == 0)
+    }
+    /// Assumes `a <= b` from now on, where that bounds one symbol.
+    pub fn assume_at_most(&mut self, a: Dim, b: Dim) {
+        let (a, b) = (self.rewrite(a), self.rewrite(b));
+        let Some(d) = self.difference(b, a) else { return };
+        let k = poly::constant_term(&d);
+        let [t] = d.iter().filter(|t| !t.factors.is_empty()).collect::<Vec<_>>()[..] else { return };
+        let [f] = t.factors[..] else { return };
+        let Atom::Sym(s) = self.atoms[f.0 as usize] else { return };
+        // coeff * s + k >= 0.
+        let (c, k) = (i128::from(t.coeff), i128::from(k));
+        if c > 0 {
+            let lo = -(k.div_euclid(c));
+            self.assume_range(s, i64::try_from(lo).unwrap_or(i64::MIN + 1), i64::MAX);
+        } else {
+            let hi = k.div_euclid(-c);
+            self.assume_range(s, i64::MIN + 1, i64::try_from(hi).unwrap_or(i64::MAX));
+        }
+    }
+    /// Narrows the range of a symbol to `lo..=hi`. A range that would be empty changes nothing.
+    pub fn assume_range(&mut self, s: Symbol, lo: i64, hi: i64) {
+        let Some((_, f)) = self.symbols.get_index_mut(s.index()) else { return };
+        let (lo, hi) = (f.lo.max(lo), f.hi.min(hi));
+        if lo > hi || (lo, hi) == (f.lo, f.hi) {
+            return;
+        }
+        (f.lo, f.hi) = (lo, hi);
+        for i in 0..self.polys.len() {
+            self.bounds[i] = self.bounds_of(&self.polys[i]);
+        }
+    }
+
+    /// The dim with assumed equalities substituted.
+    pub fn rewrite(&mut self, d: Dim) -> Dim {
+        // Substitution builds dims, which asks questions; those are about parts that are rewritten already.
+        if self.rewriting || self.bounds[d.index()].symbols & self.facts_symbols == 0 {
+            return d;
+        }
+        self.rewriting = true;
+        let d = (0..self.equal.len()).fold(d, |d, i| {
+            let (from, to) = self.equal[i];
+            self.replace(d, from, to)
+        });
+        self.rewriting = false;
+        d
+    }
+    /// `d` with every occurrence of `from` replaced by `to`; `from` is a symbol, another atom or a whole dim.
+    pub fn replace(&mut self, d: Dim, from: Dim, to: Dim) -> Dim {
+        self.replace_memo(d, from, to, &mut HashMap::new())
+    }
+    fn replace_memo(&mut self, d: Dim, from: Dim, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
+        if d == from {
+            return to;
+        }
+        let symbols = self.bounds[from.index()].symbols;
+        if self.bounds[d.index()].symbols & symbols != symbols || self.as_const(d).is_some() {
+            return d;
+        }
+        if let Some(&r) = done.get(&d) {
+            return r;
+        }
+        let mut sum = Dim::ZERO;
+        for t in self.poly(d).clone() {
+            let mut p = self.constant(t.coeff);
+            for f in &t.factors {
+                let a = self.replace_atom(*f, from, to, done);
+                p = self.mul(p, a);
+            }
+            sum = self.add(sum, p);
+        }
+        done.insert(d, sum);
+        sum
+    }
+    fn replace_atom(&mut self, id: AtomId, from: Dim, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
+        let atom = self.atoms[id.0 as usize];
+        let whole = self.intern(poly::of_atom(id));
+        if whole == from {
+            return to;
+        }
+        let Some((a, b)) = atom.operands() else { return whole };
+        let (x, y) = (self.replace_memo(a, from, to, done), self.replace_memo(b, from, to, done));
+        if (x, y) == (a, b) {
+            return whole;
+        }
+        match atom {
+            Atom::FloorDiv(..) => self.floor_div(x, y),
+            Atom::Min(..) => self.min(x, y),
+            Atom::Max(..) => self.max(x, y),
+            Atom::Broadcast(..) => self.broadcast(x, y).unwrap_or(whole),
+            Atom::Eq(..) => self.eq(x, y),
+            Atom::Lt(..) => self.lt(x, y),
+            Atom::Sym(_) | Atom::Overflow => whole,
+        }
+    }
+}
+
+fn widen(v: i64) -> i128 {
+    match v {
+        i64::MAX => INF,
+        v if v <= i64::MIN + 1 => -INF,
+        v => i128::from(v),
+    }
+}
+pub(super) fn clamp(v: i128) -> i128 {
+    v.clamp(-INF, INF)
+}
+fn mul_range(a: (i128, i128), b: (i128, i128)) -> (i128, i128) {
+    let p = [a.0, a.1].map(|x| {
+        [b.0, b.1].map(|y| x.checked_mul(y).map_or(if (x < 0) == (y < 0) { INF } else { -INF }, clamp))
+    });
+    let all = [p[0][0], p[0][1], p[1][0], p[1][1]];
+    (all.iter().copied().min().unwrap_or(-INF), all.iter().copied().max().unwrap_or(INF))
+}
