@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+pub mod bundle;
 mod code;
 mod decode;
 mod dtype;
@@ -21,6 +22,7 @@ mod text;
 mod verify;
 
 pub use access::{Access, Operand};
+pub use bundle::{Bundle, BundleError};
 pub use code::{Code, DecodeError, EncodeError};
 pub use dtype::DType;
 pub use opcode::*;

@@ -116,6 +116,23 @@ step 3
   run whole(%ws + 256, %y)
 ";
 
+/// In place through an alias, a walk of pieces.
+const ALIAS: &str = "
+arg %x: input f32[40] align 4
+arg %y: output f32[40] align 4
+alias %x %y
+template t vector parallel [g0: 5]
+  slot $0 x: f32
+  slot $1 y: f32 write
+  phase 1 seq [s0: 2]
+    body
+      load.f32 l0, $0 + 32*g0 + 16*s0, cols 4
+      vabs.f32 l0, l0, cols 4
+      store.f32 $1 + 32*g0 + 16*s0, l0, cols 4
+step 0
+  run t(%x, %y)
+";
+
 /// Gathers, integers, dtypes, empty walks.
 const MIXED: &str = "
 arg %table: weight f16[640] align 2
@@ -156,6 +173,7 @@ fn sound_programs() {
         ("matmul", MATMUL, vec![false]),
         ("stack", STACK, vec![false, true, false]),
         ("mixed", MIXED, vec![false, false]),
+        ("alias", ALIAS, vec![true]),
     ] {
         let v = verify(text).unwrap_or_else(|e| panic!("{name}: {e}"));
         let found: Vec<bool> = (0..in_place.len() as u32).map(|t| v.in_place(t)).collect();
@@ -221,6 +239,31 @@ fn broken_programs() {
             "run whole(%ws + 256, %y)",
             "run whole(%ws + 256, %y)\nstep 4\n  run whole(%x, %ws)",
             "loads bytes 0..240 of `x` after its alias is stored to",
+        ),
+        (
+            STACK,
+            "template whole vector parallel [g0: 5]\n  slot $0 x: f32\n  slot $1 y: f32 write\n  phase 1\n",
+            "template whole vector parallel [g0: 5]\n  slot $0 x: f32\n  slot $1 y: f32 write\n  phase 1 seq [s0: 2]\n",
+            "",
+        ),
+        (
+            ALIAS,
+            "load.f32 l0, $0 + 32*g0 + 16*s0, cols 4",
+            "load.f32 l0, $0 + 32*g0, cols 8",
+            "may meet in an alias, so that unit 0 overwrites",
+        ),
+        (
+            ALIAS,
+            "+ 16*s0, cols 4\n      vabs.f32 l0, l0, cols 4\n      store.f32 $1 + 32*g0 + 16*s0, l0, cols 4",
+            ", cols 8\n      vabs.f32 l0, l0, cols 8\n      store.f32 $1 + 32*g0, l0, cols 8",
+            "may meet in an alias, so that unit 0 overwrites",
+        ),
+        (ALIAS, "step 0", "step 0\nstep 1", ""),
+        (
+            ALIAS,
+            "run t(%x, %y)",
+            "run t(%x, %y)\nstep 1\n  run t(%x, %y)",
+            "loads bytes 0..160 of `x` after its alias is stored to",
         ),
         // units
         (LAYER_NORM, "run ln(%x, %w, %y)", "run ln(%x, %w)", "binds 2 slots, t0 has 3"),

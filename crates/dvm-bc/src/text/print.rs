@@ -307,6 +307,7 @@ fn template(index: u32, t: &Template, cores: u32, note: &dyn Fn(InstAt) -> Optio
         name(&s.name, out);
         let _ = writeln!(out, ": {}{}", s.dtype, if s.write { " write" } else { "" });
     }
+    let mut number = 0;
     for (p, phase) in t.phases.iter().enumerate() {
         let _ = write!(out, "  phase {}", p + 1);
         if !phase.seq.is_empty() {
@@ -316,8 +317,8 @@ fn template(index: u32, t: &Template, cores: u32, note: &dyn Fn(InstAt) -> Optio
         out.push_str(if phase.rotate { " rotate\n" } else { "\n" });
         for section in &phase.sections {
             let _ = writeln!(out, "    {}", section.place);
-            let mut at =
-                InstAt { template: index, phase: p as u32, place: section.place, index: 0, mnemonic: "" };
+            let (template, phase, place) = (index, p as u32, section.place);
+            let mut at = InstAt { template, phase, place, index: 0, number, mnemonic: "" };
             for i in section.code.iter() {
                 match i {
                     Ok(i) => {
@@ -329,7 +330,6 @@ fn template(index: u32, t: &Template, cores: u32, note: &dyn Fn(InstAt) -> Optio
                             let _ = write!(out, " ; {}", note.escape_debug());
                         }
                         out.push('\n');
-                        at.index += 1;
                     }
                     Err(e) => {
                         let _ = write!(out, "      .words");
@@ -339,6 +339,9 @@ fn template(index: u32, t: &Template, cores: u32, note: &dyn Fn(InstAt) -> Optio
                         let _ = writeln!(out, " ; {}", e.what);
                     }
                 }
+                at.index += 1;
+                number += 1;
+                at.number = number;
             }
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Footprint {
     pub(super) digits: SmallVec<[Digit; 6]>,
     /// No byte is touched twice.
     pub(super) injective: bool,
+    /// Walked over again, because some sequential extent does not move it.
+    pub(super) again: bool,
     /// Distinct bytes, where `injective`.
     pub(super) bytes: u64,
     /// Stride and extent of each parallel extent; (0, 1) where there is one index.
@@ -135,6 +137,7 @@ impl Footprint {
             unit,
             digits: SmallVec::new(),
             injective: true,
+            again: false,
             bytes: 0,
             parallel: [(0, 1); MAX_PARALLEL],
             tiles_disjoint: true,
@@ -191,6 +194,7 @@ impl Footprint {
                 body.saturating_mul(extent - 1).saturating_add(tail)
             };
             addresses = addresses.saturating_mul(times);
+            self.again |= e >= parallel && extent > 1 && s == 0;
             if merged >> e & 1 == 0 && extent > 1 && (s != 0 || e < parallel) {
                 self.digit(s, extent);
             }

@@ -469,7 +469,11 @@ fn in_order(x: &MemUse, px: Placed<'_>, y: &MemUse, py: Placed<'_>) -> bool {
     if load.write || load.at.phase < store.at.phase {
         return true;
     }
-    load.at.phase == store.at.phase && load.number < store.number && equal(pl, ps) && pl.f.injective
+    load.at.phase == store.at.phase
+        && load.at.number < store.at.number
+        && equal(pl, ps)
+        && pl.f.injective
+        && !pl.f.again
 }
 
 const _: () =

@@ -13,6 +13,8 @@ pub struct InstAt {
     pub place: Place,
     /// Index in the section.
     pub index: u32,
+    /// Index in the template, over all sections in order.
+    pub number: u32,
     /// The instruction's name; empty where it does not decode.
     pub mnemonic: &'static str,
 }

@@ -17,8 +17,6 @@ pub(super) struct MemUse {
     pub(super) slot: u16,
     pub(super) write: bool,
     pub(super) at: InstAt,
-    /// Order of the instruction in the template.
-    pub(super) number: u32,
     pub(super) footprint: Footprint,
 }
 
@@ -170,8 +168,14 @@ impl Checker<'_> {
             };
             let (mut n, mut ended) = (0u32, false);
             for inst in section.code.iter() {
-                let here =
-                    |mnemonic| InstAt { template: self.index, phase: index, place, index: n, mnemonic };
+                let here = |mnemonic| InstAt {
+                    template: self.index,
+                    phase: index,
+                    place,
+                    index: n,
+                    number: self.number,
+                    mnemonic,
+                };
                 match inst {
                     Ok(inst) => {
                         let at = here(inst.op.mnemonic());
@@ -390,7 +394,7 @@ impl Checker<'_> {
         info.writes |= a.write;
         info.plain |= !a.panels;
         info.panels |= a.panels;
-        self.info.uses.push(MemUse { slot: slot_index, write: a.write, at, number: self.number, footprint });
+        self.info.uses.push(MemUse { slot: slot_index, write: a.write, at, footprint });
     }
 
     /// All binds of a slot agree on the distance of panels.

@@ -1,0 +1,361 @@
+//! Bundles (`.dvmb`): programs and what it takes to run them, in a file.
+//!
+//! ```text
+//! magic "DVMB" | major u16 | minor u16 | length u64 | crc32 u32     parsed by hand, so that a mismatch is a good error
+//! metadata length u64 | metadata (postcard)                         length and crc are of all that follows the header
+//! padding to 64 | weights' bytes, each at a multiple of 64
+//! ```
+//!
+//! A reader takes files of its own major version. Minor versions only append to the metadata: what a reader does not know is
+//! ignored, and what it cannot understand (a new kind of step) is an error that names the version.
+
+mod wire;
+
+use crate::{DType, Layout, Program};
+
+const MAGIC: [u8; 4] = *b"DVMB";
+const MAJOR: u16 = 1;
+const MINOR: u16 = 0;
+const HEADER: usize = 20;
+/// Weights start at multiples of this in the file.
+const ALIGN: usize = 64;
+
+/// A tensor that a bundle takes or gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Name, that of an argument of the programs.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Dims.
+    pub shape: Vec<u64>,
+}
+
+/// What the host does, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostStep {
+    /// Runs the program with this index.
+    Launch(u32),
+}
+
+/// A constant argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weight {
+    /// Name, that of an argument of the programs.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Arrangement of the bytes.
+    pub layout: Layout,
+    /// Size.
+    pub bytes: u64,
+    /// [`weight_hash`] of the bytes.
+    pub hash: u64,
+    /// The bytes, where the bundle holds them.
+    pub data: Option<Vec<u8>>,
+}
+
+/// Where an instruction comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Index of the program.
+    pub program: u32,
+    /// Index of the template.
+    pub template: u32,
+    /// Number of the instruction in the template.
+    pub instruction: u32,
+    /// E.g. the graph op.
+    pub text: String,
+}
+
+/// Programs for bound symbols, and what it takes to run them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bundle {
+    /// Name of the machine specification.
+    pub target: String,
+    /// Bound symbols, by name.
+    pub symbols: Vec<(String, i64)>,
+    /// Inputs in order.
+    pub inputs: Vec<Port>,
+    /// Outputs in order.
+    pub outputs: Vec<Port>,
+    /// Programs.
+    pub programs: Vec<Program>,
+    /// What the host does.
+    pub steps: Vec<HostStep>,
+    /// Constants.
+    pub weights: Vec<Weight>,
+    /// Debug information; may be empty.
+    pub notes: Vec<Note>,
+}
+
+/// Bytes that are not a bundle, or a bundle that cannot be stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The file is something else.
+    #[error("not a bundle: it does not begin with DVMB")]
+    Magic,
+    /// Another format.
+    #[error("the bundle has format version {major}.{minor}; this reader knows {MAJOR}.x")]
+    Version {
+        /// Found.
+        major: u16,
+        /// Found.
+        minor: u16,
+    },
+    /// Truncated, or something is appended.
+    #[error("the bundle says it has {expected} bytes after its header, {found} are there")]
+    Length {
+        /// As the header says.
+        expected: u64,
+        /// As there are.
+        found: u64,
+    },
+    /// The bytes have changed.
+    #[error("the bundle's checksum is {expected:08x}, that of its bytes {found:08x}")]
+    Checksum {
+        /// As the header says.
+        expected: u32,
+        /// As computed.
+        found: u32,
+    },
+    /// The metadata is broken.
+    #[error("the bundle's metadata does not decode: {what}")]
+    Metadata {
+        /// Why.
+        what: String,
+    },
+    /// An enum's number is not known.
+    #[error("{number} is no {what}")]
+    Number {
+        /// Which enum.
+        what: &'static str,
+        /// Found.
+        number: u8,
+    },
+    /// A newer minor version says something that this reader does not understand.
+    #[error("written as format version {MAJOR}.{minor}, newer than {MAJOR}.{MINOR}: {source}")]
+    Newer {
+        /// The file's minor version.
+        minor: u16,
+        /// What is not understood.
+        source: Box<BundleError>,
+    },
+    /// A weight's bytes are outside the data section.
+    #[error("weight `{name}` of {bytes} bytes is not inside the data section of {section}")]
+    Data {
+        /// Weight.
+        name: String,
+        /// Its size.
+        bytes: u64,
+        /// Size of the section.
+        section: u64,
+    },
+    /// Weights share bytes.
+    #[error("the weights have {bytes} bytes, the data section only {section}")]
+    Shared {
+        /// All weights' bytes.
+        bytes: u64,
+        /// Size of the section.
+        section: u64,
+    },
+    /// Parts that do not fit together.
+    #[error("{what}")]
+    Inconsistent {
+        /// What, with the values.
+        what: String,
+    },
+}
+
+/// The hash that identifies a weight's bytes: FNV-1a over 64-bit little-endian words, the last one zero padded, then the
+/// length. It finds mistakes, not attacks.
+#[must_use]
+pub fn weight_hash(bytes: &[u8]) -> u64 {
+    let step = |h: u64, w: u64| (h ^ w).wrapping_mul(0x100_0000_01b3).rotate_left(23);
+    let (words, rest) = bytes.as_chunks();
+    let mut h = words.iter().fold(0xcbf2_9ce4_8422_2325, |h, &w| step(h, u64::from_le_bytes(w)));
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        h = step(h, u64::from_le_bytes(last));
+    }
+    step(h, bytes.len() as u64)
+}
+
+impl Bundle {
+    /// The bundle as a file.
+    ///
+    /// # Errors
+    /// The parts do not fit together.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, BundleError> {
+        self.check()?;
+        let (mut end, mut at) = (0usize, Vec::with_capacity(self.weights.len()));
+        for w in &self.weights {
+            at.push(w.data.as_ref().map(|d| {
+                let start = end.next_multiple_of(ALIGN);
+                end = start + d.len();
+                start as u64
+            }));
+        }
+        let meta = postcard::to_allocvec(&wire::Meta::new(self, &at)).map_err(metadata)?;
+        let data = (HEADER + 8 + meta.len()).next_multiple_of(ALIGN);
+        let mut out = Vec::with_capacity(data + end);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&MAJOR.to_le_bytes());
+        out.extend_from_slice(&MINOR.to_le_bytes());
+        out.resize(HEADER, 0);
+        out.extend_from_slice(&(meta.len() as u64).to_le_bytes());
+        out.extend_from_slice(&meta);
+        for (w, at) in self.weights.iter().zip(&at) {
+            if let (Some(d), Some(at)) = (&w.data, at) {
+                out.resize(data + *at as usize, 0);
+                out.extend_from_slice(d);
+            }
+        }
+        seal(&mut out);
+        Ok(out)
+    }
+
+    /// Reads a bundle. The programs in it are not verified: that is [`Verified::new`](crate::Verified::new)'s work.
+    ///
+    /// # Errors
+    /// The bytes are not a bundle of this format. No bytes make it panic, or allocate more than a small multiple of their
+    /// number.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Bundle, BundleError> {
+        let field = |at: usize, n: usize| bytes.get(at..at + n);
+        if field(0, 4) != Some(&MAGIC) {
+            return Err(BundleError::Magic);
+        }
+        let length = |found: usize| BundleError::Length { expected: HEADER as u64, found: found as u64 };
+        let Some((header, payload)) = bytes.split_at_checked(HEADER) else { return Err(length(bytes.len())) };
+        let number =
+            |at: usize, n: usize| header[at..at + n].iter().rev().fold(0u64, |v, &b| v << 8 | u64::from(b));
+        let (major, minor) = (number(4, 2) as u16, number(6, 2) as u16);
+        if major != MAJOR {
+            return Err(BundleError::Version { major, minor });
+        }
+        if number(8, 8) != payload.len() as u64 {
+            return Err(BundleError::Length { expected: number(8, 8), found: payload.len() as u64 });
+        }
+        let (expected, found) = (number(16, 4) as u32, crc32fast::hash(payload));
+        if expected != found {
+            return Err(BundleError::Checksum { expected, found });
+        }
+        Bundle::from_payload(payload, minor).map_err(|source| match source {
+            // The trouble may be what this reader is too old for.
+            BundleError::Number { .. } | BundleError::Metadata { .. } if minor > MINOR => {
+                BundleError::Newer { minor, source: Box::new(source) }
+            }
+            e => e,
+        })
+    }
+
+    fn from_payload(payload: &[u8], minor: u16) -> Result<Bundle, BundleError> {
+        let short = |expected: u64| BundleError::Length { expected, found: payload.len() as u64 };
+        let (length, rest) = payload.split_first_chunk().ok_or_else(|| short(8))?;
+        let length = u64::from_le_bytes(*length);
+        let (meta, _) = usize::try_from(length)
+            .ok()
+            .and_then(|n| rest.split_at_checked(n))
+            .ok_or_else(|| short(length.saturating_add(8)))?;
+        let data = (HEADER + 8 + meta.len()).next_multiple_of(ALIGN) - HEADER;
+        let data = payload.get(data..).unwrap_or_default();
+        let (meta, unknown) = postcard::take_from_bytes::<wire::Meta>(meta).map_err(metadata)?;
+        if (0..=MINOR).contains(&minor) && !unknown.is_empty() {
+            let what = format!("{} bytes follow it", unknown.len());
+            return Err(BundleError::Metadata { what });
+        }
+        let bundle = meta.into_bundle(data)?;
+        bundle.check()?;
+        Ok(bundle)
+    }
+
+    /// The bundle for review: what it takes and gives as comments, then its programs, notes at their instructions.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        let line = |out: &mut String, text: String| {
+            out.push_str("; ");
+            out.push_str(&text);
+            out.push('\n');
+        };
+        line(&mut out, format!("bundle for {:?}", self.target));
+        for (name, value) in &self.symbols {
+            line(&mut out, format!("symbol {name:?} = {value}"));
+        }
+        for (what, ports) in [("input", &self.inputs), ("output", &self.outputs)] {
+            for p in ports {
+                line(&mut out, format!("{what} {:?}: {}{:?}", p.name, p.dtype, p.shape));
+            }
+        }
+        for w in &self.weights {
+            let held = if w.data.is_some() { "held" } else { "not held" };
+            line(
+                &mut out,
+                format!(
+                    "weight {:?}: {} of {} bytes, hash {:016x}, {held}",
+                    w.name, w.dtype, w.bytes, w.hash
+                ),
+            );
+        }
+        for step in &self.steps {
+            let HostStep::Launch(p) = step;
+            line(&mut out, format!("launch program {p}"));
+        }
+        let mut notes: Vec<&Note> = self.notes.iter().collect();
+        notes.sort_by_key(|n| (n.program, n.template, n.instruction));
+        for (i, program) in self.programs.iter().enumerate() {
+            let note = |at: crate::InstAt| {
+                let key = (i as u32, at.template, at.number);
+                let found = notes.binary_search_by_key(&key, |n| (n.program, n.template, n.instruction));
+                found.ok().map(|i| notes[i].text.clone())
+            };
+            out.push_str(&crate::disasm_with(program, &note));
+        }
+        out
+    }
+
+    /// What a reader may rely on, beyond types.
+    fn check(&self) -> Result<(), BundleError> {
+        let bad = |what: String| Err(BundleError::Inconsistent { what });
+        for step in &self.steps {
+            let HostStep::Launch(p) = *step;
+            if p as usize >= self.programs.len() {
+                return bad(format!("a step launches program {p} of {}", self.programs.len()));
+            }
+        }
+        for w in &self.weights {
+            if let Some(d) = &w.data {
+                if d.len() as u64 != w.bytes {
+                    return bad(format!("weight `{}` has {} bytes, not {}", w.name, d.len(), w.bytes));
+                }
+                let found = weight_hash(d);
+                if found != w.hash {
+                    return bad(format!("weight `{}` has hash {found:016x}, not {:016x}", w.name, w.hash));
+                }
+            }
+        }
+        for ports in [&self.inputs, &self.outputs] {
+            let mut names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
+            names.sort_unstable();
+            if let Some(w) = names.windows(2).find(|w| w[0] == w[1]) {
+                return bad(format!("two inputs or two outputs are named `{}`", w[0]));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn metadata(e: postcard::Error) -> BundleError {
+    BundleError::Metadata { what: e.to_string() }
+}
+
+/// Sets length and checksum of a bundle whose other bytes are in place. For tools that edit bundles: the reader rejects one whose
+/// seal does not fit.
+pub fn seal(bytes: &mut [u8]) {
+    let Some((header, payload)) = bytes.split_at_mut_checked(HEADER) else { return };
+    header[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    header[16..20].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+}
