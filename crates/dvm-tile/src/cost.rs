@@ -1,0 +1,222 @@
+//! What a tile of a kernel needs and costs, as a function of the folds' tile sizes.
+//!
+//! Built once a kernel; evaluating it is a few multiplications a value, so that the tiler may look at many candidates.
+
+use dvm_bc::{DType, Opcode};
+use dvm_npu::{Costs, MachineSpec};
+
+use crate::space::{Mask, Node, Space, Val, bits};
+
+/// A change of the live local memory, in body order.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    mask: Mask,
+    /// Bytes an element; negative when a buffer dies.
+    bytes: i64,
+}
+
+/// Work of one instruction.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// A transfer; `row` holds the folds along which it is contiguous.
+    Dma { mask: Mask, row: Mask, bytes: f64 },
+    /// A vector instruction.
+    Vector { mask: Mask, fixed: f64, per_element: f64 },
+}
+
+/// Memory and work of a kernel's tile. Reused from kernel to kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    events: Vec<Event>,
+    work: Vec<Work>,
+    first: Vec<u32>,
+    last: Vec<u32>,
+    block: u64,
+    async_pipes: bool,
+}
+
+impl Model {
+    /// The model of `sp`'s vector part.
+    pub(crate) fn build(&mut self, sp: &Space, spec: &MachineSpec) {
+        self.events.clear();
+        self.work.clear();
+        self.block = u64::from(spec.target.block);
+        self.async_pipes = spec.target.async_pipes;
+        self.lifetimes(sp);
+        for (i, val) in sp.vals.iter().enumerate() {
+            if matches!(val.node, Node::Dead | Node::Imm(_)) {
+                continue;
+            }
+            self.memory(sp, i, val);
+            self.time(sp, val, &spec.costs);
+        }
+        for s in &sp.stores {
+            let size = sp.vals[s.value as usize].size();
+            self.work.push(Work::Dma { mask: s.mask, row: row(sp, s.access, s.mask, size), bytes: size as f64 });
+        }
+    }
+
+    fn lifetimes(&mut self, sp: &Space) {
+        self.first.clear();
+        self.first.resize(sp.vals.len(), u32::MAX);
+        self.last.clear();
+        self.last.extend(0..sp.vals.len() as u32);
+        for (i, val) in sp.vals.iter().enumerate() {
+            for o in val.operands() {
+                self.first[o as usize] = self.first[o as usize].min(i as u32);
+                self.last[o as usize] = i as u32;
+            }
+        }
+        for s in &sp.stores {
+            self.first[s.value as usize] = self.first[s.value as usize].min(s.value);
+        }
+    }
+
+    /// Loads are defined at their first use, everything else in order.
+    fn memory(&mut self, sp: &Space, i: usize, val: &Val) {
+        let here = i as u32;
+        let lazy = |v: u32| matches!(sp.vals[v as usize].node, Node::Load { .. });
+        let bytes = |v: u32| sp.vals[v as usize].size() as i64;
+        let mask = |v: u32| sp.vals[v as usize].mask;
+        let imm = |v: u32| matches!(sp.vals[v as usize].node, Node::Imm(_) | Node::Dead);
+        let operands = val.operands();
+        for (n, &o) in operands.iter().enumerate() {
+            if lazy(o) && self.first[o as usize] == here && !operands[..n].contains(&o) {
+                self.events.push(Event { mask: mask(o), bytes: bytes(o) });
+            }
+        }
+        if lazy(here) && self.first[i] != here {
+            return;
+        }
+        let dies = |v: u32, last: &[u32]| !imm(v) && last[v as usize] == here;
+        let kept = |v: u32| self.async_pipes && (lazy(v) || sp.stores.iter().any(|s| s.value == v));
+        let elementwise =
+            matches!(val.node, Node::Unary(..) | Node::Binary(..) | Node::Ternary(..) | Node::Cast(..));
+        let heir = operands.iter().copied().find(|&o| {
+            elementwise && dies(o, &self.last) && !kept(o) && mask(o) == val.mask && bytes(o) == bytes(here)
+        });
+        if heir.is_none() {
+            let planes = match val.node {
+                // The state of a sum, or an index beside a value.
+                Node::Reduce { .. } => 3,
+                Node::ArgReduce { .. } | Node::CumSum { .. } => 2,
+                _ => 1,
+            };
+            self.events.push(Event { mask: val.mask, bytes: planes * bytes(here) });
+        }
+        // An operand that must be spread first.
+        let need = needed(val, sp);
+        for &o in &operands {
+            if mask(o) & need != need && need != 0 {
+                self.events.push(Event { mask: need, bytes: bytes(o) });
+                self.events.push(Event { mask: need, bytes: -bytes(o) });
+            }
+        }
+        for (n, &o) in operands.iter().enumerate() {
+            if dies(o, &self.last) && Some(o) != heir && !kept(o) && !operands[..n].contains(&o) {
+                self.events.push(Event { mask: mask(o), bytes: -bytes(o) });
+            }
+        }
+        if self.last[i] == here && !kept(here) {
+            let planes = if matches!(val.node, Node::Reduce { .. }) { 3 } else { 1 };
+            self.events.push(Event { mask: val.mask, bytes: -planes * bytes(here) });
+        }
+    }
+
+    fn time(&mut self, sp: &Space, val: &Val, costs: &Costs) {
+        let mut vector = |op: Opcode, dtype: DType, mask: Mask| {
+            let v = &costs.vector;
+            let fixed = v.ns(op.class(), dtype, 0.0);
+            let per_element = v.ns(op.class(), dtype, 1.0) - fixed;
+            self.work.push(Work::Vector { mask, fixed, per_element });
+        };
+        match val.node {
+            Node::Load { access, .. } => {
+                let row = row(sp, access, val.mask, val.size());
+                self.work.push(Work::Dma { mask: val.mask, row, bytes: val.size() as f64 });
+            }
+            Node::Gather { access, .. } => {
+                let row = row(sp, access, val.mask, val.size());
+                self.work.push(Work::Dma { mask: val.mask, row, bytes: val.size() as f64 });
+            }
+            Node::Iota { .. } => vector(Opcode::VIota, val.dtype, val.mask),
+            Node::Unary(op, _, d) | Node::Binary(op, _, _, d) => vector(op, d, val.mask),
+            Node::Ternary(op, _) => vector(op, val.dtype, val.mask),
+            Node::Cast(..) => vector(Opcode::VCast, val.dtype, val.mask),
+            Node::Reduce { op, x, .. } => {
+                let x = &sp.vals[x as usize];
+                vector(crate::lower::reduce(op), x.dtype, x.mask | needed(val, sp));
+            }
+            Node::ArgReduce { op, x, .. } => {
+                vector(op, sp.vals[x as usize].dtype, sp.vals[x as usize].mask | needed(val, sp));
+            }
+            Node::CumSum { .. } => vector(Opcode::VCumSum, val.dtype, val.mask),
+            Node::MatMul => vector(Opcode::AccToUb, val.dtype, val.mask),
+            Node::Dead | Node::Alias(_) | Node::Imm(_) => {}
+        }
+    }
+
+    /// Bytes of vector memory that a tile needs at once.
+    pub(crate) fn peak(&self, sp: &Space) -> u64 {
+        let (mut live, mut peak) = (0i64, 0i64);
+        for e in &self.events {
+            let bytes = sp.elements(e.mask).saturating_mul(e.bytes.unsigned_abs());
+            let bytes = i64::try_from(bytes.div_ceil(self.block).saturating_mul(self.block)).unwrap_or(i64::MAX);
+            live = if e.bytes < 0 { live.saturating_sub(bytes) } else { live.saturating_add(bytes) };
+            peak = peak.max(live);
+        }
+        u64::try_from(peak).unwrap_or(0)
+    }
+
+    /// Nanoseconds of one tile's transfers and of its vector instructions, and the bytes it moves.
+    pub(crate) fn tile_ns(&self, sp: &Space, costs: &Costs, sharing: f64) -> TileCost {
+        let mut c = TileCost { dma: 0.0, vector: 0.0, bytes: 0.0 };
+        let d = &costs.dma;
+        let rate = d.core_rate.min(d.cache_rate / sharing);
+        for w in &self.work {
+            match *w {
+                Work::Dma { mask, row, bytes } => {
+                    let n = sp.elements(mask) as f64;
+                    let rows = n / sp.elements(row) as f64;
+                    c.bytes += n * bytes;
+                    c.dma += d.fixed_ns + rows * d.row_ns + n * bytes / rate;
+                }
+                Work::Vector { mask, fixed, per_element } => {
+                    c.vector += fixed + per_element * sp.elements(mask) as f64;
+                }
+            }
+        }
+        c
+    }
+}
+
+/// See [`Model::tile_ns`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileCost {
+    pub(crate) dma: f64,
+    pub(crate) vector: f64,
+    pub(crate) bytes: f64,
+}
+
+/// Folds that the operand of a reduction must vary along.
+pub(crate) fn needed(val: &Val, sp: &Space) -> Mask {
+    match val.node {
+        Node::Reduce { x, over, .. } => sp.vals[x as usize].mask | over,
+        Node::ArgReduce { x, fold, .. } | Node::CumSum { x, fold, .. } => sp.vals[x as usize].mask | 1 << fold,
+        _ => 0,
+    }
+}
+
+/// Folds along which an access is contiguous while they are whole.
+fn row(sp: &Space, access: u32, mask: Mask, size: u64) -> Mask {
+    let strides = sp.strides(access);
+    let (mut out, mut next) = (0, size as i64);
+    for f in bits(mask).rev() {
+        if strides[f] != next {
+            break;
+        }
+        out |= 1 << f;
+        next = next.saturating_mul(sp.folds[f].n as i64);
+    }
+    out
+}

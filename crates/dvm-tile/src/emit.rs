@@ -1,0 +1,402 @@
+//! Instructions of a kernel's body over virtual buffers.
+//!
+//! While an instruction is emitted, `Local::offset` is the number of a [`Buf`]; [`crate::place`] turns numbers into offsets.
+
+use dvm_bc::{
+    Binary, Cast, DType, Fill, FillStore, GatherElems, GatherLoad, Hints, Inst, Iota, Load, Local, LocalView, Mode,
+    Opcode, Operands, Place, Size, Space as Memory, Src, Store, Ternary, Unary, ViewLoad, ViewStore,
+};
+
+use crate::error::Fault;
+use crate::shape::{loops, mode};
+use crate::space::{Mask, Node, Space, Stored, bits};
+
+/// A buffer in local memory before it has a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buf {
+    pub(crate) space: Memory,
+    pub(crate) bytes: u64,
+    /// Bytes an element.
+    pub(crate) size: u32,
+    /// Instructions between which it is live, both included.
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    /// Nobody else may use its bytes for the rest of the tile.
+    pub(crate) private: bool,
+    /// In blocks, once placed.
+    pub(crate) at: u32,
+}
+
+/// A value has no buffer yet.
+const NOWHERE: u32 = u32::MAX;
+
+/// A run of instructions at one place of a phase's walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) phase: u32,
+    pub(crate) place: Place,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// What has been emitted. Reused from kernel to kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Emitted {
+    pub(crate) insts: Vec<Inst>,
+    pub(crate) bufs: Vec<Buf>,
+    pub(crate) parts: Vec<Part>,
+    /// Buffer of each value.
+    buf_of: Vec<u32>,
+    /// Copy of a value spread over more folds, valid in the current part.
+    spread_of: Vec<(Mask, u32)>,
+}
+
+/// Emits instructions for `sp` into `out`.
+pub(crate) struct Emit<'a> {
+    pub(crate) sp: &'a Space,
+    pub(crate) out: &'a mut Emitted,
+    pub(crate) wide: Mask,
+    /// Loads and stores have buffers of their own.
+    pub(crate) private: bool,
+}
+
+impl<'a> Emit<'a> {
+    pub(crate) fn new(sp: &'a Space, out: &'a mut Emitted, private: bool) -> Emit<'a> {
+        out.insts.clear();
+        out.bufs.clear();
+        out.parts.clear();
+        out.buf_of.clear();
+        out.buf_of.resize(sp.vals.len(), NOWHERE);
+        out.spread_of.clear();
+        out.spread_of.resize(sp.vals.len(), (0, NOWHERE));
+        Emit { sp, out, wide: sp.wide(), private }
+    }
+
+    pub(crate) fn here(&self) -> u32 {
+        self.out.insts.len() as u32
+    }
+    pub(crate) fn push(&mut self, op: Opcode, dtype: DType, operands: impl Into<Operands>) {
+        self.out.insts.push(Inst::new(op, dtype, operands));
+    }
+    /// Starts a part.
+    pub(crate) fn begin(&mut self, phase: u32, place: Place) {
+        let start = self.here();
+        self.out.parts.push(Part { phase, place, start, end: start });
+        self.out.spread_of.fill((0, NOWHERE));
+    }
+    /// Ends the part. What a walk's body reads from before must live through all its rounds.
+    pub(crate) fn end(&mut self, walk: bool) {
+        let end = self.here();
+        let Some(part) = self.out.parts.last_mut() else { return };
+        part.end = end;
+        let start = part.start;
+        if start == end {
+            self.out.parts.pop();
+        } else if walk {
+            for b in &mut self.out.bufs {
+                if b.first < start && b.last >= start {
+                    b.last = b.last.max(end - 1);
+                }
+            }
+        }
+    }
+    /// A new buffer, first touched by the next instruction.
+    pub(crate) fn buf(&mut self, bytes: u64, size: u32, space: Memory) -> u32 {
+        let here = self.here();
+        self.out.bufs.push(Buf { space, bytes, size, first: here, last: here, private: false, at: 0 });
+        self.out.bufs.len() as u32 - 1
+    }
+    /// A new vector buffer for a tile over `mask`.
+    pub(crate) fn tile_buf(&mut self, mask: Mask, dtype: DType) -> u32 {
+        let bytes = self.sp.elements(mask).saturating_mul(u64::from(dtype.size()));
+        self.buf(bytes, dtype.size(), Memory::Ub)
+    }
+    /// The buffer as operand of the next instruction.
+    pub(crate) fn local(&mut self, buf: u32) -> Local {
+        let here = self.here();
+        let b = &mut self.out.bufs[buf as usize];
+        b.last = b.last.max(here);
+        Local { space: b.space, offset: buf }
+    }
+    pub(crate) fn place_value(&mut self, v: u32, buf: u32) {
+        self.out.buf_of[v as usize] = buf;
+    }
+    /// Whether the value is in local memory already.
+    pub(crate) fn has(&self, v: u32) -> bool {
+        self.out.buf_of[v as usize] != NOWHERE
+    }
+    /// Forgets where a value is, so that it is computed again.
+    pub(crate) fn forget(&mut self, v: u32) {
+        self.out.buf_of[v as usize] = NOWHERE;
+    }
+
+    /// A tile over `mask` as rows and columns; rows is 1 wherever possible.
+    pub(crate) fn grid(&self, mask: Mask, value: u32) -> Result<(Size, Size), Fault> {
+        let dims = self.sp.dims(mask);
+        let what = "a tile ragged in more ways than rows and columns";
+        (0..dims.len().max(1))
+            .find_map(|at| self.sp.split(&dims, at))
+            .ok_or(Fault::Unsupported { value: value as usize, what })
+    }
+
+    /// The buffer of a value over its own mask; loads are emitted here, at their first use.
+    pub(crate) fn own(&mut self, v: u32) -> Result<u32, Fault> {
+        let buf = self.out.buf_of[v as usize];
+        if buf != NOWHERE {
+            return Ok(buf);
+        }
+        let buf = match self.sp.vals[v as usize].node {
+            Node::Load { slot, access } => self.load(v, slot, access, self.sp.vals[v as usize].mask)?,
+            Node::Imm(bits) => self.fill(v, bits, 0)?,
+            _ => return Err(Fault::Malformed { value: v as usize, what: "is used before it is computed" }),
+        };
+        self.place_value(v, buf);
+        Ok(buf)
+    }
+
+    /// A buffer with the value spread over exactly `mask`.
+    pub(crate) fn tile(&mut self, v: u32, mask: Mask) -> Result<u32, Fault> {
+        let val = &self.sp.vals[v as usize];
+        let (dtype, have, want) = (val.dtype, val.mask & self.wide, mask & self.wide);
+        if let Node::Imm(bits) = val.node
+            && want != 0
+        {
+            return self.fill(v, bits, mask);
+        }
+        if have == want {
+            return self.own(v);
+        }
+        let (spread, buf) = self.out.spread_of[v as usize];
+        if buf != NOWHERE && spread == want {
+            return Ok(buf);
+        }
+        let buf = match val.node {
+            Node::Load { slot, access } if self.out.buf_of[v as usize] == NOWHERE && val.uses == 1 => {
+                self.load(v, slot, access, mask)?
+            }
+            _ => {
+                let from = self.own(v)?;
+                let nest = self.sp.spread_nest(have, want);
+                let loops = loops(&nest, v)?;
+                let src = self.local(from);
+                let buf = self.tile_buf(mask, dtype);
+                let dst = self.local(buf);
+                self.push(Opcode::VView, dtype, LocalView { dst, src, loops });
+                buf
+            }
+        };
+        self.out.spread_of[v as usize] = (want, buf);
+        Ok(buf)
+    }
+
+    pub(crate) fn fill(&mut self, v: u32, value: u64, mask: Mask) -> Result<u32, Fault> {
+        let dtype = self.sp.vals[v as usize].dtype;
+        let buf = self.tile_buf(mask, dtype);
+        self.fill_into(v, buf, dtype, value, mask)?;
+        Ok(buf)
+    }
+    pub(crate) fn fill_into(&mut self, v: u32, buf: u32, dtype: DType, value: u64, mask: Mask) -> Result<(), Fault> {
+        let (rows, cols) = self.grid(mask, v)?;
+        let dst = self.local(buf);
+        self.push(Opcode::VFill, dtype, Fill { dst, value, rows, cols });
+        Ok(())
+    }
+
+    /// Loads a tile over `mask`, broadcasting along folds where the access does not move.
+    fn load(&mut self, v: u32, slot: u16, access: u32, mask: Mask) -> Result<u32, Fault> {
+        let dtype = self.sp.vals[v as usize].dtype;
+        let size = i64::from(dtype.size());
+        let nest = self.sp.access_nest(access, mask);
+        let src = self.sp.mem(slot, access);
+        let buf = self.tile_buf(mask, dtype);
+        self.out.bufs[buf as usize].private = self.private;
+        let (dst, hints) = (self.local(buf), Hints::default());
+        match *nest.as_slice() {
+            [] => self.push(Opcode::Load, dtype, Load { dst, src, rows: Size::ONE, cols: Size::ONE, pitch: size, hints }),
+            [c] if c.stride == size => {
+                let pitch = size.saturating_mul(i64::from(c.count.body));
+                self.push(Opcode::Load, dtype, Load { dst, src, rows: Size::ONE, cols: c.count, pitch, hints });
+            }
+            [r, c] if c.stride == size => {
+                self.push(Opcode::Load, dtype, Load { dst, src, rows: r.count, cols: c.count, pitch: r.stride, hints });
+            }
+            _ => {
+                let loops = loops(&nest, v)?;
+                self.push(Opcode::ViewLoad, dtype, ViewLoad { dst, src, loops, hints });
+            }
+        }
+        Ok(buf)
+    }
+
+    pub(crate) fn store(&mut self, s: &Stored) -> Result<(), Fault> {
+        let val = &self.sp.vals[s.value as usize];
+        let (dtype, size) = (val.dtype, i64::from(val.dtype.size()));
+        let nest = self.sp.access_nest(s.access, s.mask);
+        let dst = self.sp.mem(s.slot, s.access);
+        let hints = Hints::default();
+        let rows = match *nest.as_slice() {
+            [] => Some((Size::ONE, Size::ONE, size)),
+            [c] if c.stride == size => Some((Size::ONE, c.count, size.saturating_mul(i64::from(c.count.body)))),
+            [r, c] if c.stride == size => Some((r.count, c.count, r.stride)),
+            _ => None,
+        };
+        if let (Node::Imm(value), Some((rows, cols, pitch))) = (val.node, rows) {
+            self.push(Opcode::FillStore, dtype, FillStore { dst, value, rows, cols, pitch, hints });
+            return Ok(());
+        }
+        let buf = self.tile(s.value, s.mask)?;
+        self.out.bufs[buf as usize].private |= self.private;
+        let src = self.local(buf);
+        match rows {
+            Some((rows, cols, pitch)) => {
+                self.push(Opcode::Store, dtype, Store { dst, src, rows, cols, pitch, hints });
+            }
+            None => {
+                let loops = loops(&nest, s.value)?;
+                self.push(Opcode::ViewStore, dtype, ViewStore { dst, src, loops, hints });
+            }
+        }
+        Ok(())
+    }
+
+    /// Emits a value that is neither a load, a reduction nor a product. Loads appear where they are used.
+    pub(crate) fn value(&mut self, v: u32) -> Result<(), Fault> {
+        let val = &self.sp.vals[v as usize];
+        let (dtype, mask) = (val.dtype, val.mask);
+        match val.node {
+            Node::Unary(op, x, from) => self.elementwise(v, op, from, [x])?,
+            Node::Binary(op, a, b, from) => self.elementwise(v, op, from, [a, b])?,
+            Node::Ternary(op, abc) => self.elementwise(v, op, dtype, abc)?,
+            Node::Cast(x, _) => self.elementwise(v, Opcode::VCast, dtype, [x])?,
+            Node::Iota { access } => {
+                let base = self.sp.offsets[access as usize];
+                let strides = self.sp.extent_strides(access);
+                let [r, c] = self.two_loops(v, access, mask)?;
+                // Counting is for integers; a float iota is counted in i64 and converted.
+                let count = if dtype.is_float() || dtype == DType::Bool { DType::I64 } else { dtype };
+                let buf = self.tile_buf(mask, count);
+                let dst = self.local(buf);
+                let o = Iota { dst, base, strides, row_step: r.1, col_step: c.1, rows: r.0, cols: c.0 };
+                self.push(Opcode::VIota, count, o);
+                let buf = if count == dtype {
+                    buf
+                } else {
+                    let src = Src::Local(self.local(buf), Mode::Full);
+                    let to = self.tile_buf(mask, dtype);
+                    let dst = self.local(to);
+                    self.push(Opcode::VCast, dtype, Cast { dst, src, from: count, rows: r.0, cols: c.0 });
+                    to
+                };
+                self.place_value(v, buf);
+            }
+            Node::Gather { slot, access, index, stride, limit } => {
+                let buf = self.gather(v, slot, access, index, stride, limit)?;
+                self.place_value(v, buf);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An access inside a tile as two loops (count, stride).
+    fn two_loops(&self, v: u32, access: u32, mask: Mask) -> Result<[(Size, i64); 2], Fault> {
+        let nest = self.sp.access_nest(access, mask);
+        match *nest.as_slice() {
+            [] => Ok([(Size::ONE, 0), (Size::ONE, 0)]),
+            [c] => Ok([(Size::ONE, 0), (c.count, c.stride)]),
+            [r, c] => Ok([(r.count, r.stride), (c.count, c.stride)]),
+            _ => Err(Fault::Loops { value: v as usize, loops: nest.len(), most: 2 }),
+        }
+    }
+
+    fn gather(&mut self, v: u32, slot: u16, access: u32, index: u32, stride: i64, limit: u64) -> Result<u32, Fault> {
+        let val = &self.sp.vals[v as usize];
+        let (dtype, mask) = (val.dtype, val.mask);
+        let size = i64::from(dtype.size());
+        let index_dtype = self.sp.vals[index as usize].dtype;
+        let src = self.sp.mem(slot, access);
+        // Whole rows where the index covers the leading folds and the rest is contiguous.
+        let leading = self.sp.vals[index as usize].mask & self.wide;
+        let rest = mask & self.wide & !leading;
+        let strides = self.sp.strides(access);
+        let by_rows = rest != 0
+            && leading >> rest.trailing_zeros() == 0
+            && bits(leading).all(|f| strides[f] == 0)
+            && matches!(*self.sp.access_nest(access, rest).as_slice(), [c] if c.stride == size);
+        let (d_rows, d_cols) = (self.sp.dims(leading), self.sp.dims(rest));
+        let sizes = self.sp.group(&d_rows).zip(self.sp.group(&d_cols));
+        if let (true, Some((rows, cols))) = (by_rows, sizes) {
+            let index = self.tile(index, leading)?;
+            let index = self.local(index);
+            let buf = self.tile_buf(mask, dtype);
+            self.out.bufs[buf as usize].private = self.private;
+            let dst = self.local(buf);
+            let o = GatherLoad { dst, src, index, rows, cols, stride, limit, index_dtype };
+            self.push(Opcode::GatherLoad, dtype, o);
+            return Ok(buf);
+        }
+        let [(rows, row_stride), (cols, col_stride)] = self.two_loops(v, access, mask)?;
+        let index = self.tile(index, mask)?;
+        let index = self.local(index);
+        let buf = self.tile_buf(mask, dtype);
+        self.out.bufs[buf as usize].private = self.private;
+        let dst = self.local(buf);
+        let o = GatherElems { dst, src, index, rows, cols, stride, row_stride, col_stride, limit, index_dtype };
+        self.push(Opcode::GatherElems, dtype, o);
+        Ok(buf)
+    }
+
+    /// `op` over the value's tile, cut into rows and columns so that the most operands are read in place.
+    fn elementwise<const N: usize>(&mut self, v: u32, op: Opcode, from: DType, xs: [u32; N]) -> Result<(), Fault> {
+        let val = &self.sp.vals[v as usize];
+        let (to, mask) = (val.dtype, val.mask);
+        let dims = self.sp.dims(mask);
+        let have = xs.map(|x| match self.sp.vals[x as usize].node {
+            Node::Imm(_) => 0,
+            _ => self.sp.vals[x as usize].mask & self.wide,
+        });
+        let mut best: Option<(usize, usize, (Size, Size))> = None;
+        for at in 0..dims.len().max(1) {
+            let Some(grid) = self.sp.split(&dims, at) else { continue };
+            let spread = have.iter().filter(|&&h| mode(h, &dims, at).is_none()).count();
+            if best.as_ref().is_none_or(|b| spread < b.0) {
+                best = Some((spread, at, grid));
+            }
+        }
+        let what = "a tile ragged in more ways than rows and columns";
+        let Some((_, at, (rows, cols))) = best else {
+            return Err(Fault::Unsupported { value: v as usize, what });
+        };
+        let mut bufs = [(NOWHERE, Mode::Full); N];
+        for (i, &x) in xs.iter().enumerate() {
+            if matches!(self.sp.vals[x as usize].node, Node::Imm(_)) {
+                continue;
+            }
+            bufs[i] = match mode(have[i], &dims, at) {
+                Some(m) => (self.own(x)?, m),
+                None => (self.tile(x, mask)?, Mode::Full),
+            };
+        }
+        let mut src = [Src::Imm(0); N];
+        for (i, &x) in xs.iter().enumerate() {
+            src[i] = match self.sp.vals[x as usize].node {
+                Node::Imm(bits) => Src::Imm(bits),
+                _ => Src::Local(self.local(bufs[i].0), bufs[i].1),
+            };
+        }
+        let buf = self.tile_buf(mask, to);
+        let dst = self.local(buf);
+        match *src.as_slice() {
+            [src] if op == Opcode::VCast => {
+                let from = self.sp.vals[xs[0] as usize].dtype;
+                self.push(op, to, Cast { dst, src, from, rows, cols });
+            }
+            [src] => self.push(op, from, Unary { dst, src, rows, cols }),
+            [a, b] => self.push(op, from, Binary { dst, a, b, rows, cols }),
+            [a, b, c] => self.push(op, to, Ternary { dst, a, b, c, rows, cols }),
+            _ => {}
+        }
+        self.place_value(v, buf);
+        Ok(())
+    }
+}

@@ -1,0 +1,417 @@
+//! Phases of a vector kernel.
+//!
+//! Where every reduced fold is whole inside the tile there is one phase and no walk. Otherwise the walked folds become
+//! sequential extents, and a value that varies along them (*streaming*) exists a piece at a time: phase p walks the pieces,
+//! recomputes what its reductions need and accumulates those whose operand depends on p earlier ones; what does not
+//! vary along the walk (*static*) is computed before or after a walk and lives on.
+
+use dvm_bc::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, sum_dtype};
+use dvm_bc::{
+    ArgReduce, Binary, Cast, CumSum, DType, Init, Mode, Opcode, Place, Reduce, Size, Src, Strides, layout,
+};
+use dvm_ir::kernel::KReduce;
+
+use crate::cost::needed;
+use crate::emit::Emit;
+use crate::error::Fault;
+use crate::lower;
+use crate::space::{Mask, NONE, Node, Val, bits};
+
+/// How a reduction over walked folds keeps what it has seen.
+#[derive(Clone, Copy, Debug)]
+enum Carry {
+    /// The instruction accumulates, in the order of the reduction: (outer, red, inner) of its last run.
+    Exact,
+    /// Results of pieces are joined elementwise. Used where pieces are no whole blocks.
+    Joined,
+}
+
+/// Scratch.
+#[derive(Debug, Default)]
+pub(crate) struct Phases {
+    depth: Vec<u8>,
+    marked: Vec<bool>,
+    /// Accumulator of each reduction of the phase at hand.
+    carry: Vec<(u32, Carry)>,
+}
+
+/// Emits the whole kernel; returns the number of phases.
+pub(crate) fn emit(e: &mut Emit<'_>, ph: &mut Phases) -> Result<u32, Fault> {
+    let seq = e.sp.seq();
+    if seq == 0 {
+        e.begin(0, Place::Body);
+        for v in 0..e.sp.vals.len() as u32 {
+            whole(e, v)?;
+            stores(e, v, |_| true)?;
+        }
+        e.end(false);
+        return Ok(1);
+    }
+    walk(e, ph, seq)
+}
+
+/// Emits a value all of whose reduced folds are inside the tile.
+pub(crate) fn whole(e: &mut Emit<'_>, v: u32) -> Result<(), Fault> {
+    let val = &e.sp.vals[v as usize];
+    match val.node {
+        Node::Reduce { op, x, over } => {
+            let need = needed(val, e.sp);
+            let buf = e.tile(x, need)?;
+            let buf = runs(e, v, op, buf, need, over)?;
+            e.place_value(v, buf);
+            Ok(())
+        }
+        Node::ArgReduce { .. } => arg_reduce(e, v, Init::Always).map(|_| ()),
+        Node::CumSum { .. } => cum_sum(e, v, Init::Always, None),
+        _ => e.value(v),
+    }
+}
+
+pub(crate) fn stores(e: &mut Emit<'_>, v: u32, which: impl Fn(Mask) -> bool) -> Result<(), Fault> {
+    let sp = e.sp;
+    for s in sp.stores.iter().filter(|s| s.value == v && which(s.mask)) {
+        e.store(s)?;
+    }
+    Ok(())
+}
+
+/// The walked folds that a reduction reduces.
+fn walked_by(val: &Val, seq: Mask) -> Mask {
+    match val.node {
+        Node::Reduce { over, .. } => over & seq,
+        Node::ArgReduce { fold, .. } => 1 << fold & seq,
+        _ => 0,
+    }
+}
+
+fn walk(e: &mut Emit<'_>, ph: &mut Phases, seq: Mask) -> Result<u32, Fault> {
+    let sp = e.sp;
+    let n = sp.vals.len();
+    let streaming = |v: usize| sp.vals[v].mask & seq != 0;
+    ph.depth.clear();
+    for (i, val) in sp.vals.iter().enumerate() {
+        let before = val.operands().iter().map(|&o| ph.depth[o as usize]).max().unwrap_or(0);
+        let walked = walked_by(val, seq);
+        if walked != 0 && val.mask & seq != 0 {
+            let what = "reduces along one axis that does not fit local memory and keeps another";
+            return Err(Fault::Unsupported { value: i, what });
+        }
+        let deeper = before.checked_add(u8::from(walked != 0));
+        ph.depth.push(deeper.ok_or(Fault::Unsupported { value: i, what: "more than 255 passes over memory" })?);
+    }
+    let mut phases = 1;
+    for (i, val) in sp.vals.iter().enumerate() {
+        if walked_by(val, seq) != 0 {
+            phases = phases.max(u32::from(ph.depth[i]));
+        }
+    }
+    for s in sp.stores.iter().filter(|s| s.mask & seq != 0) {
+        phases = phases.max(u32::from(ph.depth[s.value as usize]) + 1);
+    }
+    ph.carry.clear();
+    ph.carry.resize(n, (0, Carry::Exact));
+
+    for p in 0..phases {
+        let depth = p as u8;
+        let reduced = |ph: &Phases, i: usize| walked_by(&sp.vals[i], seq) != 0 && ph.depth[i] == depth + 1;
+        for v in 0..n {
+            if streaming(v) {
+                e.forget(v as u32);
+            }
+        }
+        // Before the walk: what the body needs and does not change in it.
+        ph.marked.clear();
+        ph.marked.resize(n, false);
+        for i in 0..n {
+            if reduced(ph, i) {
+                for o in sp.vals[i].operands() {
+                    ph.marked[o as usize] = true;
+                }
+            }
+        }
+        for s in &sp.stores {
+            let v = s.value as usize;
+            let here = ph.depth[v] == depth && (s.mask & seq != 0 || p == 0);
+            ph.marked[v] |= here;
+        }
+        mark(e, ph, seq);
+        e.begin(p, Place::Init(0));
+        for v in 0..n {
+            if ph.marked[v] && !streaming(v) && !e.has(v as u32) {
+                if matches!(sp.vals[v].node, Node::Load { .. }) {
+                    e.own(v as u32)?;
+                } else {
+                    whole(e, v as u32)?;
+                }
+            }
+            if p == 0 && ph.depth[v] == 0 {
+                stores(e, v as u32, |m| m & seq == 0)?;
+            }
+        }
+        for i in 0..n {
+            if reduced(ph, i) {
+                begin_carry(e, ph, i as u32, seq)?;
+            }
+        }
+        e.end(false);
+
+        e.begin(p, Place::Body);
+        let start = e.here();
+        for v in 0..n {
+            if reduced(ph, v) {
+                accumulate(e, ph, v as u32, start)?;
+            } else if ph.marked[v] && streaming(v) {
+                match sp.vals[v].node {
+                    Node::CumSum { fold, .. } if seq >> fold & 1 == 1 => {
+                        cum_sum(e, v as u32, Init::First, Some(start))?;
+                    }
+                    _ => whole(e, v as u32)?,
+                }
+            }
+            if ph.depth[v] == depth {
+                stores(e, v as u32, |m| m & seq != 0)?;
+            }
+        }
+        e.end(true);
+
+        e.begin(p, Place::Finish(0));
+        ph.marked.clear();
+        ph.marked.resize(n, false);
+        for v in 0..n {
+            if ph.depth[v] == depth + 1 && !streaming(v) && sp.vals[v].uses > 0 {
+                ph.marked[v] = true;
+            }
+        }
+        mark(e, ph, seq);
+        for v in 0..n {
+            if reduced(ph, v) {
+                finish_carry(e, ph, v as u32)?;
+            } else if ph.marked[v] && !streaming(v) && !e.has(v as u32) {
+                whole(e, v as u32)?;
+            }
+            if ph.depth[v] == depth + 1 {
+                stores(e, v as u32, |m| m & seq == 0)?;
+            }
+        }
+        e.end(false);
+    }
+    Ok(phases)
+}
+
+/// Marks what marked values are computed from, up to what exists already.
+fn mark(e: &Emit<'_>, ph: &mut Phases, seq: Mask) {
+    for v in (0..e.sp.vals.len()).rev() {
+        let val = &e.sp.vals[v];
+        if ph.marked[v] && !e.has(v as u32) && walked_by(val, seq) == 0 {
+            for o in val.operands() {
+                ph.marked[o as usize] = true;
+            }
+        }
+    }
+}
+
+/// Runs of adjacent folds of `need` that are reduced, innermost first.
+fn reduced_runs(need: Mask, over: Mask) -> impl Iterator<Item = Mask> {
+    let mut at = Mask::BITS as usize;
+    std::iter::from_fn(move || {
+        let mut run = 0;
+        while at > 0 {
+            at -= 1;
+            if over >> at & 1 == 1 {
+                run |= 1 << at;
+            } else if need >> at & 1 == 1 && run != 0 {
+                return Some(run);
+            }
+        }
+        (run != 0).then_some(run)
+    })
+}
+
+/// Outer, reduced and inner counts of a run inside a tile over `mask`.
+fn counts(e: &Emit<'_>, v: u32, mask: Mask, run: Mask) -> Result<(Size, Size, Size), Fault> {
+    let low = bits(run).next().unwrap_or(0);
+    let outer = mask & ((1 << low) - 1);
+    let inner = mask & !run & !outer;
+    let size = |m: Mask| e.sp.group(&e.sp.dims(m));
+    let what = "a tile ragged in more ways than a reduction's counts";
+    match (size(outer), size(run & mask), size(inner)) {
+        (Some(o), Some(r), Some(i)) => Ok((o, r, i)),
+        _ => Err(Fault::Unsupported { value: v as usize, what }),
+    }
+}
+
+/// Reduces a tile over `need` along the folds of `over`, run by run; returns the result's buffer.
+fn runs(e: &mut Emit<'_>, v: u32, op: KReduce, mut buf: u32, need: Mask, over: Mask) -> Result<u32, Fault> {
+    let mut mask = need;
+    for run in reduced_runs(need, over) {
+        if run & e.wide != 0 {
+            buf = one_run(e, v, op, buf, mask, run)?;
+        }
+        mask &= !run;
+    }
+    Ok(buf)
+}
+
+fn one_run(e: &mut Emit<'_>, v: u32, op: KReduce, buf: u32, mask: Mask, run: Mask) -> Result<u32, Fault> {
+    let dtype = e.sp.vals[v as usize].dtype;
+    let (outer, red, inner) = counts(e, v, mask, run)?;
+    let src = e.local(buf);
+    let to = e.tile_buf(mask & !run, dtype);
+    let dst = e.local(to);
+    e.push(lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::Always });
+    Ok(to)
+}
+
+/// The last run, if its instruction can accumulate in the order of the whole reduction.
+fn exact_run(e: &Emit<'_>, v: u32, op: KReduce, need: Mask, over: Mask, seq: Mask) -> Option<Mask> {
+    let walked = over & seq;
+    let run = reduced_runs(need, over).filter(|r| r & e.wide != 0).last()?;
+    let first = bits(run & e.wide).next()?;
+    // One walked fold, and it is the outermost of all that is reduced.
+    if walked != 1 << first || bits(over).next() != Some(first) {
+        return None;
+    }
+    let mask = need & !(over & !run);
+    let (_, red, inner) = counts(e, v, mask, run).ok()?;
+    let block = if inner.body == 1 { SUM_BLOCK_X } else { SUM_BLOCK_Y };
+    (op != KReduce::Sum || red.body % block == 0).then_some(run)
+}
+
+fn begin_carry(e: &mut Emit<'_>, ph: &mut Phases, v: u32, seq: Mask) -> Result<(), Fault> {
+    let val = &e.sp.vals[v as usize];
+    let Node::Reduce { op, over, .. } = val.node else { return Ok(()) };
+    if exact_run(e, v, op, needed(val, e.sp), over, seq).is_some() {
+        ph.carry[v as usize].1 = Carry::Exact;
+        return Ok(());
+    }
+    let (dtype, mask) = (val.dtype, val.mask);
+    let buf = e.tile_buf(mask, dtype);
+    e.fill_into(v, buf, dtype, neutral(op, dtype), mask)?;
+    ph.carry[v as usize] = (buf, Carry::Joined);
+    Ok(())
+}
+
+/// The neutral element of a reduction in the bytecode's dtype.
+fn neutral(op: KReduce, dtype: DType) -> u64 {
+    let d = dvm_ir::DType::ALL.iter().copied().find(|&d| lower::dtype(d) == dtype);
+    d.map_or(0, |d| lower::identity(op, d))
+}
+
+/// The body's part of a reduction over walked folds.
+fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(), Fault> {
+    let val = &e.sp.vals[v as usize];
+    let (dtype, mask) = (val.dtype, val.mask);
+    let need = needed(val, e.sp);
+    let Node::Reduce { op, x, over } = val.node else {
+        let (index, value) = arg_reduce(e, v, Init::First)?;
+        for b in [index, value] {
+            let b = &mut e.out.bufs[b as usize];
+            // The next piece starts from both.
+            (b.first, b.last) = (start, u32::MAX);
+        }
+        ph.carry[v as usize].0 = index;
+        return Ok(());
+    };
+    let mut buf = e.tile(x, need)?;
+    match ph.carry[v as usize] {
+        (acc, Carry::Joined) => {
+            buf = runs(e, v, op, buf, need, over)?;
+            let (rows, cols) = e.grid(mask, v)?;
+            let (a, b) = (e.local(acc), e.local(buf));
+            let o = Binary { dst: a, a: Src::Local(a, Mode::Full), b: Src::Local(b, Mode::Full), rows, cols };
+            e.push(lower::combine(op), dtype, o);
+        }
+        (_, Carry::Exact) => {
+            let last = reduced_runs(need, over).filter(|r| r & e.wide != 0).last().unwrap_or(0);
+            buf = runs(e, v, op, buf, need, over & !last)?;
+            let (outer, red, inner) = counts(e, v, need & !(over & !last), last)?;
+            let src = e.local(buf);
+            let (planes, kept) = if op == KReduce::Sum { (2, sum_dtype(dtype)) } else { (1, dtype) };
+            let bytes = e.sp.elements(mask).saturating_mul(planes * u64::from(kept.size()));
+            let acc = e.buf(bytes, kept.size(), dvm_bc::Space::Ub);
+            let dst = e.local(acc);
+            e.push(lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::First });
+            e.out.bufs[acc as usize].first = start;
+            ph.carry[v as usize].0 = acc;
+        }
+    }
+    Ok(())
+}
+
+/// After the walk: the value of the reduction.
+fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
+    let val = &e.sp.vals[v as usize];
+    let (dtype, mask) = (val.dtype, val.mask);
+    let (acc, carry) = ph.carry[v as usize];
+    let sum = matches!((val.node, carry), (Node::Reduce { op: KReduce::Sum, .. }, Carry::Exact));
+    if !sum {
+        e.place_value(v, acc);
+        return Ok(());
+    }
+    // The state is two planes whose sum is the value: a reduction of two rows.
+    let kept = layout::sum_dtype(dtype);
+    let dims = e.sp.dims(mask);
+    let what = "a sum's state ragged in more than one way";
+    let inner = e.sp.group(&dims).ok_or(Fault::Unsupported { value: v as usize, what })?;
+    let src = e.local(acc);
+    let mut buf = e.tile_buf(mask, kept);
+    let dst = e.local(buf);
+    let o = Reduce { dst, src, outer: Size::ONE, red: Size::fixed(2), inner, init: Init::Always };
+    e.push(Opcode::VSum, kept, o);
+    if kept != dtype {
+        let (rows, cols) = e.grid(mask, v)?;
+        let src = Src::Local(e.local(buf), Mode::Full);
+        buf = e.tile_buf(mask, dtype);
+        let dst = e.local(buf);
+        e.push(Opcode::VCast, dtype, Cast { dst, src, from: kept, rows, cols });
+    }
+    e.place_value(v, buf);
+    Ok(())
+}
+
+/// Emits an argmax or argmin; returns the buffers of index and value.
+fn arg_reduce(e: &mut Emit<'_>, v: u32, init: Init) -> Result<(u32, u32), Fault> {
+    let val = &e.sp.vals[v as usize];
+    let Node::ArgReduce { op, x, fold, last } = val.node else {
+        return Err(Fault::Malformed { value: v as usize, what: "is no index of an extreme" });
+    };
+    let dtype = e.sp.vals[x as usize].dtype;
+    let need = needed(val, e.sp);
+    let (outer, red, inner) = counts(e, v, need, 1 << fold)?;
+    let buf = e.tile(x, need)?;
+    let src = e.local(buf);
+    let (at, best) = (e.tile_buf(val.mask, val.dtype), e.tile_buf(val.mask, dtype));
+    let (index, value) = (e.local(at), e.local(best));
+    let f = &e.sp.folds[usize::from(fold)];
+    let mut strides = Strides::new();
+    if init == Init::First && f.extent != NONE {
+        strides.push((f.extent, i64::from(f.tile)));
+    }
+    let o = ArgReduce { index, value, src, outer, red, inner, init, base: 0, strides, last };
+    e.push(op, dtype, o);
+    e.place_value(v, at);
+    Ok((at, best))
+}
+
+/// Emits a running sum; `start` is where the walk's body begins.
+fn cum_sum(e: &mut Emit<'_>, v: u32, init: Init, start: Option<u32>) -> Result<(), Fault> {
+    let val = &e.sp.vals[v as usize];
+    let Node::CumSum { x, fold, exclusive, reverse } = val.node else { return Ok(()) };
+    let (dtype, need) = (val.dtype, needed(val, e.sp));
+    let (outer, red, inner) = counts(e, v, need, 1 << fold)?;
+    let buf = e.tile(x, need)?;
+    let src = e.local(buf);
+    let kept = sum_dtype(dtype);
+    let bytes = e.sp.elements(need & !(1 << fold)).saturating_mul(u64::from(kept.size()));
+    let held = e.buf(bytes, kept.size(), dvm_bc::Space::Ub);
+    let to = e.tile_buf(need, dtype);
+    let (carry, dst) = (e.local(held), e.local(to));
+    e.push(Opcode::VCumSum, dtype, CumSum { dst, carry, src, outer, red, inner, init, exclusive, reverse });
+    if let Some(start) = start {
+        e.out.bufs[held as usize].first = start;
+        // The next piece starts from it.
+        e.out.bufs[held as usize].last = u32::MAX;
+    }
+    e.place_value(v, to);
+    Ok(())
+}
