@@ -52,7 +52,11 @@ impl Model {
         }
         for s in &sp.stores {
             let size = sp.vals[s.value as usize].size();
-            self.work.push(Work::Dma { mask: s.mask, row: row(sp, s.access, s.mask, size), bytes: size as f64 });
+            self.work.push(Work::Dma {
+                mask: s.mask,
+                row: row(sp, s.access, s.mask, size),
+                bytes: size as f64,
+            });
         }
     }
 
@@ -161,7 +165,8 @@ impl Model {
         let (mut live, mut peak) = (0i64, 0i64);
         for e in &self.events {
             let bytes = sp.elements(e.mask).saturating_mul(e.bytes.unsigned_abs());
-            let bytes = i64::try_from(bytes.div_ceil(self.block).saturating_mul(self.block)).unwrap_or(i64::MAX);
+            let bytes =
+                i64::try_from(bytes.div_ceil(self.block).saturating_mul(self.block)).unwrap_or(i64::MAX);
             live = if e.bytes < 0 { live.saturating_sub(bytes) } else { live.saturating_add(bytes) };
             peak = peak.max(live);
         }
@@ -202,7 +207,9 @@ pub(crate) struct TileCost {
 pub(crate) fn needed(val: &Val, sp: &Space) -> Mask {
     match val.node {
         Node::Reduce { x, over, .. } => sp.vals[x as usize].mask | over,
-        Node::ArgReduce { x, fold, .. } | Node::CumSum { x, fold, .. } => sp.vals[x as usize].mask | 1 << fold,
+        Node::ArgReduce { x, fold, .. } | Node::CumSum { x, fold, .. } => {
+            sp.vals[x as usize].mask | 1 << fold
+        }
         _ => 0,
     }
 }

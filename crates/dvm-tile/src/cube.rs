@@ -5,14 +5,15 @@
 //! A constant right operand is bound in panels instead of loaded.
 
 use dvm_bc::{
-    AccToUb, BindB, DType, Hints, Init, LoadA, LoadB, MAX_PARALLEL, Mmad, Opcode, Place, Size, Space as Memory, layout,
+    AccToUb, BindB, DType, Hints, Init, LoadA, LoadB, MAX_PARALLEL, Mmad, Opcode, Place, Size,
+    Space as Memory, layout,
 };
 use dvm_npu::MachineSpec;
 
 use crate::cost::Model;
 use crate::emit::Emit;
 use crate::error::Fault;
-use crate::space::{Node, Product, Space};
+use crate::space::{Node, Product, Space, Val};
 use crate::{tile, vector};
 
 /// Longest block of k that is preferred: one panel of the right operand then stays in the first-level cache.
@@ -65,7 +66,9 @@ pub(crate) struct Blocks {
 
 /// How the right operand can be packed, if it may and its address is a stack of matrices.
 fn pack(sp: &Space, p: &Product, spec: &MachineSpec) -> Option<Pack> {
-    if !p.packable {
+    let plain =
+        |v: &Val| matches!(v.node, Node::Load { slot, .. } | Node::Gather { slot, .. } if slot == p.b);
+    if !p.packable || p.a == p.b || sp.vals.iter().any(plain) {
         return None;
     }
     let size = i64::from(p.dtype.size());
@@ -91,7 +94,13 @@ fn pack(sp: &Space, p: &Product, spec: &MachineSpec) -> Option<Pack> {
 }
 
 /// Picks the blocks of a product and the tiles of the folds.
-pub(crate) fn choose(sp: &mut Space, p: &Product, model: &Model, spec: &MachineSpec, limit: u64) -> Result<Blocks, Fault> {
+pub(crate) fn choose(
+    sp: &mut Space,
+    p: &Product,
+    model: &Model,
+    spec: &MachineSpec,
+    limit: u64,
+) -> Result<Blocks, Fault> {
     let what = "a matrix product beside a reduction, or a store that leaves out one of its axes";
     if sp.folds.len() < 2 || sp.folds.iter().any(|f| f.walked) {
         return Err(Fault::Unsupported { value: 0, what });
@@ -280,7 +289,13 @@ pub(crate) fn emit(e: &mut Emit<'_>, p: &Product, b: &Blocks, spec: &MachineSpec
 }
 
 /// Address of a block of packed panels, and the distance between panels.
-fn bind(sp: &Space, p: &Product, pack: &Pack, b: &Blocks, walk: Option<u8>) -> Result<(dvm_bc::Mem, i64), Fault> {
+fn bind(
+    sp: &Space,
+    p: &Product,
+    pack: &Pack,
+    b: &Blocks,
+    walk: Option<u8>,
+) -> Result<(dvm_bc::Mem, i64), Fault> {
     let too_large = Fault::TooLarge("a packed operand");
     let elem = u64::from(p.dtype.size());
     let bytes = pack.bytes(elem).and_then(|b| i64::try_from(b).ok()).ok_or(too_large)?;

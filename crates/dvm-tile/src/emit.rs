@@ -3,8 +3,8 @@
 //! While an instruction is emitted, `Local::offset` is the number of a [`Buf`]; [`crate::place`] turns numbers into offsets.
 
 use dvm_bc::{
-    Binary, Cast, DType, Fill, FillStore, GatherElems, GatherLoad, Hints, Inst, Iota, Load, Local, LocalView, Mode,
-    Opcode, Operands, Place, Size, Space as Memory, Src, Store, Ternary, Unary, ViewLoad, ViewStore,
+    Binary, Cast, DType, Fill, FillStore, GatherElems, GatherLoad, Hints, Inst, Iota, Load, Local, LocalView,
+    Mode, Opcode, Operands, Place, Size, Space as Memory, Src, Store, Ternary, Unary, ViewLoad, ViewStore,
 };
 
 use crate::error::Fault;
@@ -195,7 +195,14 @@ impl<'a> Emit<'a> {
         self.fill_into(v, buf, dtype, value, mask)?;
         Ok(buf)
     }
-    pub(crate) fn fill_into(&mut self, v: u32, buf: u32, dtype: DType, value: u64, mask: Mask) -> Result<(), Fault> {
+    pub(crate) fn fill_into(
+        &mut self,
+        v: u32,
+        buf: u32,
+        dtype: DType,
+        value: u64,
+        mask: Mask,
+    ) -> Result<(), Fault> {
         let (rows, cols) = self.grid(mask, v)?;
         let dst = self.local(buf);
         self.push(Opcode::VFill, dtype, Fill { dst, value, rows, cols });
@@ -212,13 +219,25 @@ impl<'a> Emit<'a> {
         self.out.bufs[buf as usize].private = self.private;
         let (dst, hints) = (self.local(buf), Hints::default());
         match *nest.as_slice() {
-            [] => self.push(Opcode::Load, dtype, Load { dst, src, rows: Size::ONE, cols: Size::ONE, pitch: size, hints }),
+            [] => self.push(
+                Opcode::Load,
+                dtype,
+                Load { dst, src, rows: Size::ONE, cols: Size::ONE, pitch: size, hints },
+            ),
             [c] if c.stride == size => {
                 let pitch = size.saturating_mul(i64::from(c.count.body));
-                self.push(Opcode::Load, dtype, Load { dst, src, rows: Size::ONE, cols: c.count, pitch, hints });
+                self.push(
+                    Opcode::Load,
+                    dtype,
+                    Load { dst, src, rows: Size::ONE, cols: c.count, pitch, hints },
+                );
             }
             [r, c] if c.stride == size => {
-                self.push(Opcode::Load, dtype, Load { dst, src, rows: r.count, cols: c.count, pitch: r.stride, hints });
+                self.push(
+                    Opcode::Load,
+                    dtype,
+                    Load { dst, src, rows: r.count, cols: c.count, pitch: r.stride, hints },
+                );
             }
             _ => {
                 let loops = loops(&nest, v)?;
@@ -236,7 +255,9 @@ impl<'a> Emit<'a> {
         let hints = Hints::default();
         let rows = match *nest.as_slice() {
             [] => Some((Size::ONE, Size::ONE, size)),
-            [c] if c.stride == size => Some((Size::ONE, c.count, size.saturating_mul(i64::from(c.count.body)))),
+            [c] if c.stride == size => {
+                Some((Size::ONE, c.count, size.saturating_mul(i64::from(c.count.body))))
+            }
             [r, c] if c.stride == size => Some((r.count, c.count, r.stride)),
             _ => None,
         };
@@ -267,7 +288,7 @@ impl<'a> Emit<'a> {
             Node::Unary(op, x, from) => self.elementwise(v, op, from, [x])?,
             Node::Binary(op, a, b, from) => self.elementwise(v, op, from, [a, b])?,
             Node::Ternary(op, abc) => self.elementwise(v, op, dtype, abc)?,
-            Node::Cast(x, _) => self.elementwise(v, Opcode::VCast, dtype, [x])?,
+            Node::Cast(x) => self.elementwise(v, Opcode::VCast, dtype, [x])?,
             Node::Iota { access } => {
                 let base = self.sp.offsets[access as usize];
                 let strides = self.sp.extent_strides(access);
@@ -309,7 +330,15 @@ impl<'a> Emit<'a> {
         }
     }
 
-    fn gather(&mut self, v: u32, slot: u16, access: u32, index: u32, stride: i64, limit: u64) -> Result<u32, Fault> {
+    fn gather(
+        &mut self,
+        v: u32,
+        slot: u16,
+        access: u32,
+        index: u32,
+        stride: i64,
+        limit: u64,
+    ) -> Result<u32, Fault> {
         let val = &self.sp.vals[v as usize];
         let (dtype, mask) = (val.dtype, val.mask);
         let size = i64::from(dtype.size());
@@ -341,13 +370,20 @@ impl<'a> Emit<'a> {
         let buf = self.tile_buf(mask, dtype);
         self.out.bufs[buf as usize].private = self.private;
         let dst = self.local(buf);
-        let o = GatherElems { dst, src, index, rows, cols, stride, row_stride, col_stride, limit, index_dtype };
+        let o =
+            GatherElems { dst, src, index, rows, cols, stride, row_stride, col_stride, limit, index_dtype };
         self.push(Opcode::GatherElems, dtype, o);
         Ok(buf)
     }
 
     /// `op` over the value's tile, cut into rows and columns so that the most operands are read in place.
-    fn elementwise<const N: usize>(&mut self, v: u32, op: Opcode, from: DType, xs: [u32; N]) -> Result<(), Fault> {
+    fn elementwise<const N: usize>(
+        &mut self,
+        v: u32,
+        op: Opcode,
+        from: DType,
+        xs: [u32; N],
+    ) -> Result<(), Fault> {
         let val = &self.sp.vals[v as usize];
         let (to, mask) = (val.dtype, val.mask);
         let dims = self.sp.dims(mask);

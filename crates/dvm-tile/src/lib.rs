@@ -1,1 +1,23 @@
-//! ...
+//! Concrete compile of fused kernels: fold the space, pick tiles, place buffers, emit bytecode.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod compile;
+mod cost;
+mod cube;
+mod emit;
+mod error;
+mod lower;
+mod place;
+mod plan;
+mod report;
+mod shape;
+mod space;
+mod tile;
+mod vector;
+
+pub use compile::{Scratch, compile_kernel};
+pub use cube::Pack;
+pub use error::{Fault, TileError};
+pub use plan::{ArgBinding, Compiled, compile_plan};
+pub use report::{FoldRole, FoldTiling, Tiling};

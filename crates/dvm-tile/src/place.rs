@@ -79,9 +79,15 @@ impl Placer {
             return None;
         }
         let fits = |s: &Buf| {
-            !s.private && s.last == buf.first && s.bytes == buf.bytes && s.size == buf.size && s.space == buf.space
+            !s.private
+                && s.last == buf.first
+                && s.bytes == buf.bytes
+                && s.size == buf.size
+                && s.space == buf.space
         };
-        let full = |b: u32| srcs.iter().flatten().all(|s| !matches!(s, Src::Local(l, m) if l.offset == b && *m != Mode::Full));
+        let full = |b: u32| {
+            srcs.iter().flatten().all(|s| !matches!(s, Src::Local(l, m) if l.offset == b && *m != Mode::Full))
+        };
         srcs.iter().flatten().find_map(|s| match s {
             Src::Local(l, Mode::Full) if fits(&e.bufs[l.offset as usize]) && full(l.offset) => {
                 self.live.iter().position(|&x| x == l.offset)
@@ -93,7 +99,7 @@ impl Placer {
 
 /// Calls `f` with each local operand.
 pub(crate) fn each_local(operands: &mut Operands, mut f: impl FnMut(&mut Local)) {
-    let mut src = |s: &mut Src, f: &mut dyn FnMut(&mut Local)| {
+    let src = |s: &mut Src, f: &mut dyn FnMut(&mut Local)| {
         if let Src::Local(l, _) = s {
             f(l);
         }

@@ -75,7 +75,7 @@ pub(crate) enum Node {
     Unary(Opcode, u32, DType),
     Binary(Opcode, u32, u32, DType),
     Ternary(Opcode, [u32; 3]),
-    Cast(u32, DType),
+    Cast(u32),
     Reduce {
         op: KReduce,
         x: u32,
@@ -116,11 +116,13 @@ impl Val {
     }
     pub(crate) fn operands(&self) -> SmallVec<[u32; 3]> {
         match self.node {
-            Node::Dead | Node::Imm(_) | Node::Load { .. } | Node::Iota { .. } | Node::MatMul => SmallVec::new(),
+            Node::Dead | Node::Imm(_) | Node::Load { .. } | Node::Iota { .. } | Node::MatMul => {
+                SmallVec::new()
+            }
             Node::Gather { index: x, .. }
             | Node::Alias(x)
             | Node::Unary(_, x, _)
-            | Node::Cast(x, _)
+            | Node::Cast(x)
             | Node::Reduce { x, .. }
             | Node::ArgReduce { x, .. }
             | Node::CumSum { x, .. } => SmallVec::from_slice(&[x]),
@@ -322,7 +324,7 @@ impl Space {
                 KOp::Select(a, b, c) => Node::Ternary(Opcode::VSelect, [at(*a), at(*b), at(*c)]),
                 KOp::Clamp(a, b, c) => Node::Ternary(Opcode::VClamp, [at(*a), at(*b), at(*c)]),
                 KOp::Cast(x) if of(at(*x)) == dtype => Node::Alias(at(*x)),
-                KOp::Cast(x) => Node::Cast(at(*x), of(at(*x))),
+                KOp::Cast(x) => Node::Cast(at(*x)),
                 KOp::Reduce(op, x, axes) => {
                     if hollow(AxisSet(axes.0 & kernel.body[x.index()].mask.0)) {
                         Node::Imm(lower::identity(*op, inst.dtype))
@@ -357,7 +359,11 @@ impl Space {
 
     /// The set's axes of more than one element.
     fn wide_axes(&self, axes: AxisSet) -> u32 {
-        self.extents.iter().enumerate().filter(|&(i, &n)| n > 1 && axes.has(i)).fold(0, |m, (i, _)| m | 1 << i)
+        self.extents
+            .iter()
+            .enumerate()
+            .filter(|&(i, &n)| n > 1 && axes.has(i))
+            .fold(0, |m, (i, _)| m | 1 << i)
     }
 
     /// Counts uses from the stores back and drops what nobody uses.
@@ -430,7 +436,8 @@ impl Space {
     }
 
     fn access(&mut self, a: &Access, owner: u32, size: i64, dims: Values<'_>) -> Result<u32, Fault> {
-        let offset = dims.get(a.offset, "an offset")?.checked_mul(size).ok_or(Fault::TooLarge("an offset"))?;
+        let offset =
+            dims.get(a.offset, "an offset")?.checked_mul(size).ok_or(Fault::TooLarge("an offset"))?;
         self.offsets.push(offset);
         self.owners.push((owner, size));
         for &axis in &self.kept {
@@ -519,11 +526,13 @@ impl Space {
             let declared = || self.folds_of(self.vals[i].axes);
             let (node, mask) = match self.vals[i].node {
                 node @ (Node::Dead | Node::Imm(_)) => (node, 0),
-                node @ (Node::Load { access, .. } | Node::Iota { access }) => (node, self.moving(access) & declared()),
+                node @ (Node::Load { access, .. } | Node::Iota { access }) => {
+                    (node, self.moving(access) & declared())
+                }
                 node @ Node::Gather { access, index, .. } => {
                     (node, of(index) | (self.moving(access) & declared()))
                 }
-                node @ (Node::Alias(x) | Node::Unary(_, x, _) | Node::Cast(x, _)) => (node, of(x)),
+                node @ (Node::Alias(x) | Node::Unary(_, x, _) | Node::Cast(x)) => (node, of(x)),
                 node @ Node::Binary(_, a, b, _) => (node, of(a) | of(b)),
                 node @ Node::Ternary(_, [a, b, c]) => (node, of(a) | of(b) | of(c)),
                 Node::Reduce { op, x, .. } => {
@@ -555,7 +564,10 @@ impl Space {
             let mask = self.moving(s.access);
             self.stores[i].mask = mask;
             if self.vals[s.value as usize].mask & !mask != 0 {
-                return Err(Fault::Malformed { value: s.value as usize, what: "its store lacks an axis it varies along" });
+                return Err(Fault::Malformed {
+                    value: s.value as usize,
+                    what: "its store lacks an axis it varies along",
+                });
             }
             walked |= self.select(|_| true) & !mask;
         }
@@ -596,7 +608,9 @@ fn check(kernel: &Kernel) -> Result<(), Fault> {
         }
         let ok = match &inst.op {
             KOp::Load { operand, access } => known(*operand) && fine(access),
-            KOp::Gather { operand, access, index, .. } => known(*operand) && fine(access) && index.index() < i,
+            KOp::Gather { operand, access, index, .. } => {
+                known(*operand) && fine(access) && index.index() < i
+            }
             KOp::Const(_) | KOp::DimConst(_) => true,
             KOp::Iota { access } => fine(access),
             KOp::Unary(_, x) | KOp::Cast(x) | KOp::Reduce(_, x, _) => x.index() < i,
@@ -616,7 +630,10 @@ fn check(kernel: &Kernel) -> Result<(), Fault> {
         }
     }
     for s in &kernel.stores {
-        if s.value.index() >= kernel.body.len() || s.operand as usize >= operands || s.access.strides.len() != axes {
+        if s.value.index() >= kernel.body.len()
+            || s.operand as usize >= operands
+            || s.access.strides.len() != axes
+        {
             return err(kernel.body.len(), "a store's operand, value or access does not exist");
         }
     }

@@ -186,9 +186,8 @@ fn grow(sp: &mut Space, model: &Model, limit: u64, f: usize, least: u64, step: u
 /// Cuts kept folds further, or evenly, where the cost model says that more tiles pay.
 fn spread(sp: &mut Space, model: &Model, spec: &MachineSpec, grain: Grain) {
     let cores = u64::from(spec.target.cores);
-    let tiles = |sp: &Space| {
-        sp.folds.iter().filter(|f| !f.walked).fold(1u64, |n, f| n.saturating_mul(f.count))
-    };
+    let tiles =
+        |sp: &Space| sp.folds.iter().filter(|f| !f.walked).fold(1u64, |n, f| n.saturating_mul(f.count));
     let now = tiles(sp);
     if now >= 8 * cores || sp.folds.iter().all(|f| f.walked || f.tile == 1) {
         return;

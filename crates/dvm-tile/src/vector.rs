@@ -97,7 +97,8 @@ fn walk(e: &mut Emit<'_>, ph: &mut Phases, seq: Mask) -> Result<u32, Fault> {
             return Err(Fault::Unsupported { value: i, what });
         }
         let deeper = before.checked_add(u8::from(walked != 0));
-        ph.depth.push(deeper.ok_or(Fault::Unsupported { value: i, what: "more than 255 passes over memory" })?);
+        ph.depth
+            .push(deeper.ok_or(Fault::Unsupported { value: i, what: "more than 255 passes over memory" })?);
     }
     let mut phases = 1;
     for (i, val) in sp.vals.iter().enumerate() {

@@ -1,0 +1,207 @@
+//! One kernel at concrete dims -> one template.
+
+use dvm_bc::{Code, Kind, Phase, Section, Slot, Space as Memory, Template};
+use dvm_ir::{DimValues, Kernel};
+use dvm_npu::MachineSpec;
+
+use crate::cost::Model;
+use crate::cube::{self, Blocks, Pack};
+use crate::emit::{Emit, Emitted};
+use crate::error::{Fault, TileError};
+use crate::lower;
+use crate::place::{Placer, each_local};
+use crate::report::{FoldTiling, Tiling};
+use crate::space::{NONE, Node, Space};
+use crate::tile;
+use crate::vector::{self, Phases};
+
+/// Times a tiling is made smaller because local memory came out fragmented.
+const ATTEMPTS: usize = 12;
+
+/// Memory that compiling reuses from kernel to kernel and from shape to shape.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    space: Space,
+    model: Model,
+    emitted: Emitted,
+    phases: Phases,
+    placer: Placer,
+    pub(crate) plan: crate::plan::PlanScratch,
+}
+
+/// A compiled kernel, and what its caller must know.
+pub(crate) struct Unit {
+    pub(crate) template: Template,
+    pub(crate) tiling: Tiling,
+    /// The slot that is bound to packed panels.
+    pub(crate) pack: Option<(u16, Pack)>,
+    /// Relative cost of a tile.
+    pub(crate) weight: u32,
+}
+
+/// Compiles a kernel for concrete dims: a template whose slots are the kernel's operands.
+///
+/// Where nothing is stored, because an axis is empty, the template has no tiles. An operand in panels (see
+/// [`Tiling::pack`]) is bound to an argument of that layout.
+///
+/// # Errors
+/// Dims without a value, kernels beyond the machine's local memory or a template's limits.
+pub fn compile_kernel(
+    kernel: &Kernel,
+    dims: &DimValues,
+    spec: &MachineSpec,
+) -> Result<(Template, Tiling), TileError> {
+    let mut scratch = Scratch::default();
+    match unit(kernel, dims, spec, &mut scratch, &mut |_, _| {}) {
+        Ok(Some(u)) => Ok((u.template, u.tiling)),
+        Ok(None) => Ok(nothing(kernel)),
+        Err(fault) => Err(TileError::kernel(&kernel.name, fault)),
+    }
+}
+
+fn slots(kernel: &Kernel) -> Vec<Slot> {
+    let slot = |(i, o): (usize, &dvm_ir::kernel::Operand)| Slot {
+        name: format!("{}{i}", if o.write { "out" } else { "in" }),
+        dtype: lower::dtype(o.dtype),
+        write: o.write,
+    };
+    kernel.operands.iter().enumerate().map(slot).collect()
+}
+
+fn nothing(kernel: &Kernel) -> (Template, Tiling) {
+    let kind = if kernel.matmul().is_some() { Kind::Mix } else { Kind::Vector };
+    let name = kernel.name.clone();
+    let template =
+        Template { name: name.clone(), kind, slots: slots(kernel), parallel: vec![0], phases: vec![] };
+    (template, Tiling { kernel: name, kind, ..Tiling::default() })
+}
+
+/// Compiles a kernel; `None` when it stores nothing. `wrote` learns the bytes that each store covers, by slot.
+pub(crate) fn unit(
+    kernel: &Kernel,
+    dims: &DimValues,
+    spec: &MachineSpec,
+    s: &mut Scratch,
+    wrote: &mut impl FnMut(u16, u64),
+) -> Result<Option<Unit>, Fault> {
+    if !s.space.build(kernel, dims)? {
+        return Ok(None);
+    }
+    for st in &s.space.stores {
+        let size = s.space.vals[st.value as usize].size();
+        let bytes = crate::space::bits(st.mask).fold(size, |n, f| n.saturating_mul(s.space.folds[f].n));
+        wrote(st.slot, bytes);
+    }
+    s.model.build(&s.space, spec);
+    let has = spec.target.capacity(Memory::Ub);
+    let mut limit = has;
+    let mut attempt = 0;
+    let (blocks, phases, peak) = loop {
+        let (blocks, phases) = attempt_at(s, spec, limit)?;
+        let peak = s.placer.run(&mut s.emitted, &spec.target)?;
+        let needs = peak[Memory::Ub as usize];
+        if needs <= has {
+            break (blocks, phases, peak);
+        }
+        attempt += 1;
+        if attempt == ATTEMPTS {
+            return Err(Fault::Memory { space: Memory::Ub, needs, has });
+        }
+        // What came out larger than thought is thought larger next time.
+        let scaled = u128::from(limit) * u128::from(has) / u128::from(needs.max(1));
+        limit = (scaled as u64).min(limit - limit / 16);
+    };
+    for space in [Memory::PanelA, Memory::PanelB, Memory::Acc] {
+        let (needs, has) = (peak[space as usize], spec.target.capacity(space));
+        if needs > has {
+            return Err(Fault::Memory { space, needs, has });
+        }
+    }
+    Ok(Some(assemble(kernel, spec, s, blocks, phases, peak)?))
+}
+
+/// Tiles and emits under a limit of vector memory; returns the blocks of a product and the number of phases.
+fn attempt_at(s: &mut Scratch, spec: &MachineSpec, limit: u64) -> Result<(Option<Blocks>, u32), Fault> {
+    let private = spec.target.async_pipes;
+    if let Some(product) = s.space.product {
+        let blocks = cube::choose(&mut s.space, &product, &s.model, spec, limit)?;
+        let mut e = Emit::new(&s.space, &mut s.emitted, private);
+        cube::emit(&mut e, &product, &blocks, spec)?;
+        return Ok((Some(blocks), 1));
+    }
+    tile::choose(&mut s.space, &s.model, spec, limit)?;
+    // A running sum from the end, in pieces: walk the axis backwards.
+    let seq = s.space.seq();
+    for v in 0..s.space.vals.len() {
+        if let Node::CumSum { x, fold, exclusive, reverse: true } = s.space.vals[v].node
+            && seq >> fold & 1 == 1
+        {
+            s.space.flip(usize::from(fold));
+            s.space.vals[v].node = Node::CumSum { x, fold, exclusive, reverse: false };
+        }
+    }
+    let mut e = Emit::new(&s.space, &mut s.emitted, private);
+    let phases = vector::emit(&mut e, &mut s.phases)?;
+    Ok((None, phases))
+}
+
+fn assemble(
+    kernel: &Kernel,
+    spec: &MachineSpec,
+    s: &mut Scratch,
+    blocks: Option<Blocks>,
+    count: u32,
+    local: [u64; 4],
+) -> Result<Unit, Fault> {
+    let sp = &s.space;
+    let extents = |walked: bool| -> Vec<u32> {
+        let cut = sp.folds.iter().filter(|f| f.walked == walked && f.extent != NONE);
+        cut.map(|f| u32::try_from(f.count).unwrap_or(u32::MAX)).collect()
+    };
+    let parallel = extents(false);
+    let seq = match &blocks {
+        Some(b) if b.k_count > 1 => vec![b.k_count],
+        Some(_) => vec![],
+        None => extents(true),
+    };
+    let mut phases = Vec::with_capacity(count as usize);
+    let mut parts = s.emitted.parts.iter().peekable();
+    for p in 0..count {
+        let mut sections = Vec::with_capacity(3);
+        while let Some(part) = parts.next_if(|x| x.phase == p) {
+            let mut code = Code::from_words(Vec::with_capacity((part.end - part.start) as usize * 7));
+            for inst in &mut s.emitted.insts[part.start as usize..part.end as usize] {
+                each_local(&mut inst.operands, |l| l.offset = s.emitted.bufs[l.offset as usize].at);
+                code.push(inst)?;
+            }
+            sections.push(Section { place: part.place, code });
+        }
+        if !sections.is_empty() {
+            phases.push(Phase { seq: seq.clone(), rotate: false, sections });
+        }
+    }
+    let kind = if blocks.is_some() { Kind::Mix } else { Kind::Vector };
+    let pack = blocks.as_ref().and_then(|b| b.pack).zip(sp.product).map(|(pack, p)| (p.b, pack));
+    let cores = u64::from(spec.target.cores);
+    let tiles = parallel.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
+    let cost = s.model.tile_ns(sp, &spec.costs, tiles.min(cores) as f64);
+    let product_ns = blocks.as_ref().zip(sp.product).map_or(0.0, |(b, p)| {
+        let n = sp.folds.len();
+        f64::from(b.k_count) * spec.costs.cube.ns(p.dtype, sp.folds[n - 2].tile, sp.folds[n - 1].tile, b.k0)
+    });
+    let walks = sp.folds.iter().filter(|f| f.walked).fold(f64::from(count), |n, f| n * f.count as f64);
+    let tile_ns = spec.costs.tile_ns + walks * cost.dma.max(cost.vector) + product_ns;
+    let tiling = Tiling {
+        kernel: kernel.name.clone(),
+        kind,
+        folds: sp.folds.iter().map(FoldTiling::of).collect(),
+        k: blocks.as_ref().zip(sp.product).map(|(b, p)| (p.k, b.k0)),
+        tiles,
+        local,
+        tile_ns,
+        tile_bytes: walks * cost.bytes,
+        pack: pack.map(|(_, p)| p),
+    };
+    let template = Template { name: kernel.name.clone(), kind, slots: slots(kernel), parallel, phases };
+    Ok(Unit { template, tiling, pack, weight: (tile_ns as u32).max(1) })
+}

@@ -1,0 +1,434 @@
+//! A plan at concrete dims -> one program.
+//!
+//! Each distinct kernel is compiled once; its calls become units that differ in their slots. Every level is a step.
+//! Intermediates share one workspace argument: a buffer lives from the level that stores it to the last that loads it.
+
+use dvm_bc::{Arg, Layout, Program, Role, Step, Template, Unit};
+use dvm_ir::plan::BufferKind;
+use dvm_ir::{DimValues, Plan};
+use dvm_npu::MachineSpec;
+
+use crate::compile::{self, Scratch};
+use crate::error::{Fault, TileError};
+use crate::{Pack, Tiling, lower};
+
+/// Alignment of arguments and of buffers in the workspace, bytes.
+const ALIGN: u64 = 64;
+const NONE: u32 = u32::MAX;
+
+/// What an argument of the program is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgBinding {
+    /// Input number i of the plan.
+    Input(u32),
+    /// Output number i of the plan.
+    Output(u32),
+    /// Constant number i of the plan, packed first where it is read in panels.
+    Constant {
+        /// Number.
+        index: u32,
+        /// How it is packed; `None` for its plain bytes.
+        pack: Option<Pack>,
+    },
+    /// The workspace, of [`Compiled::workspace_bytes`].
+    Workspace,
+}
+
+/// A plan compiled for concrete dims.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The program, not yet verified.
+    pub program: Program,
+    /// What each of its arguments is bound to.
+    pub arg_buffers: Vec<ArgBinding>,
+    /// Size of the workspace.
+    pub workspace_bytes: u64,
+    /// The tiling of each template.
+    pub tilings: Vec<Tiling>,
+}
+
+/// What is known about a kernel of the plan.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    compiled: bool,
+    /// Template, [`NONE`] where it stores nothing.
+    template: u32,
+    weight: u32,
+    pack: Option<(u16, Pack)>,
+    /// Its entries in `wrote`.
+    wrote: (u32, u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    lo: u64,
+    hi: u64,
+}
+
+/// Reused from shape to shape.
+#[derive(Debug, Default)]
+pub(crate) struct PlanScratch {
+    known: Vec<Known>,
+    /// (slot, bytes) of each store of each kernel.
+    wrote: Vec<(u16, u64)>,
+    /// Per buffer: bytes, first and last level (plus one) that uses it, argument, offset.
+    buffers: Vec<Place>,
+    /// Packed constants: (constant, pack, argument).
+    packs: Vec<(u32, Pack, u32)>,
+    holes: Vec<Hole>,
+    order: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    bytes: u64,
+    first: u32,
+    last: u32,
+    arg: u32,
+    offset: u64,
+    /// Output: bytes stored by all its units, and whether one store covers it.
+    stored: u64,
+    covered: bool,
+}
+
+/// Compiles a verified plan for the dims' values.
+///
+/// # Errors
+/// The first kernel or buffer that cannot be compiled for these dims and this machine.
+pub fn compile_plan(
+    plan: &Plan,
+    dims: &DimValues,
+    spec: &MachineSpec,
+    scratch: &mut Scratch,
+) -> Result<Compiled, TileError> {
+    let mut ps = std::mem::take(&mut scratch.plan);
+    let out = Builder::new(plan, dims, spec, scratch, &mut ps).build();
+    scratch.plan = ps;
+    out
+}
+
+struct Builder<'a> {
+    plan: &'a Plan,
+    dims: &'a DimValues,
+    spec: &'a MachineSpec,
+    scratch: &'a mut Scratch,
+    s: &'a mut PlanScratch,
+    templates: Vec<Template>,
+    tilings: Vec<Tiling>,
+    args: Vec<Arg>,
+    bindings: Vec<ArgBinding>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(
+        plan: &'a Plan,
+        dims: &'a DimValues,
+        spec: &'a MachineSpec,
+        scratch: &'a mut Scratch,
+        s: &'a mut PlanScratch,
+    ) -> Builder<'a> {
+        let n = plan.kernels.len();
+        let args = plan.inputs.len() + plan.outputs.len() + plan.constants.len() + 1;
+        Builder {
+            plan,
+            dims,
+            spec,
+            scratch,
+            s,
+            templates: Vec::with_capacity(n),
+            tilings: Vec::with_capacity(n),
+            args: Vec::with_capacity(args),
+            bindings: Vec::with_capacity(args),
+        }
+    }
+
+    fn build(mut self) -> Result<Compiled, TileError> {
+        let plan = self.plan;
+        self.kernels()?;
+        self.buffers()?;
+        let workspace = self.workspace();
+        self.arguments(workspace)?;
+        let mut steps = Vec::with_capacity(plan.levels.len());
+        for level in &plan.levels {
+            let mut units = Vec::with_capacity(level.calls.len());
+            for &c in &level.calls {
+                let call = &plan.calls[c as usize];
+                let known = self.s.known[call.kernel.index()];
+                if known.template == NONE {
+                    continue;
+                }
+                let slot = |(i, b): (usize, &dvm_ir::plan::BufferId)| {
+                    let place = &self.s.buffers[b.index()];
+                    match (known.pack, &plan.buffers[b.index()].kind) {
+                        (Some((slot, pack)), BufferKind::Const(k)) if usize::from(slot) == i => {
+                            let found = self.s.packs.iter().find(|p| p.0 == *k && p.1 == pack);
+                            (found.map_or(NONE, |p| p.2), 0)
+                        }
+                        _ => (place.arg, place.offset),
+                    }
+                };
+                let slots = call.args.iter().enumerate().map(slot).collect();
+                units.push(Unit { template: known.template, slots, weight: known.weight });
+            }
+            if !units.is_empty() {
+                steps.push(Step { units });
+            }
+        }
+        let program = Program {
+            name: plan.name.clone(),
+            target: self.spec.target.clone(),
+            args: self.args,
+            templates: self.templates,
+            steps,
+            aliases: vec![],
+        };
+        let workspace_bytes = workspace.unwrap_or(0);
+        Ok(Compiled { program, arg_buffers: self.bindings, workspace_bytes, tilings: self.tilings })
+    }
+
+    /// Compiles the kernels that are called.
+    fn kernels(&mut self) -> Result<(), TileError> {
+        self.s.known.clear();
+        self.s.known.resize(self.plan.kernels.len(), Known { template: NONE, ..Known::default() });
+        self.s.wrote.clear();
+        for call in &self.plan.calls {
+            let k = call.kernel.index();
+            if self.s.known[k].compiled {
+                continue;
+            }
+            let kernel = &self.plan.kernels[k];
+            let from = self.s.wrote.len() as u32;
+            let wrote = &mut self.s.wrote;
+            let mut note = |slot, bytes| wrote.push((slot, bytes));
+            let unit = compile::unit(kernel, self.dims, self.spec, self.scratch, &mut note)
+                .map_err(|f| TileError::kernel(&kernel.name, f))?;
+            let mut known = Known { compiled: true, template: NONE, ..Known::default() };
+            known.wrote = (from, self.s.wrote.len() as u32);
+            if let Some(u) = unit {
+                known.template = self.templates.len() as u32;
+                known.weight = u.weight;
+                known.pack = u.pack;
+                self.templates.push(u.template);
+                self.tilings.push(u.tiling);
+            }
+            self.s.known[k] = known;
+        }
+        Ok(())
+    }
+
+    /// Sizes and lifetimes of the buffers.
+    fn buffers(&mut self) -> Result<(), TileError> {
+        self.s.buffers.clear();
+        for b in &self.plan.buffers {
+            let err = |f| TileError::buffer(&b.name, f);
+            let len = self.dims.get(b.len).ok_or_else(|| err(Fault::Undefined("its length")))?;
+            let len =
+                u64::try_from(len).map_err(|_| err(Fault::Negative { what: "its length", value: len }))?;
+            let bytes = len.checked_mul(b.dtype.size() as u64).filter(|&n| i64::try_from(n).is_ok());
+            let bytes = bytes.ok_or_else(|| err(Fault::TooLarge("its size")))?;
+            let place = Place { bytes, first: 0, last: 0, arg: NONE, offset: 0, stored: 0, covered: false };
+            self.s.buffers.push(place);
+        }
+        for (l, level) in self.plan.levels.iter().enumerate() {
+            for &c in &level.calls {
+                let call = &self.plan.calls[c as usize];
+                let known = self.s.known[call.kernel.index()];
+                if known.template == NONE {
+                    continue;
+                }
+                let at = l as u32 + 1;
+                for b in &call.args {
+                    let p = &mut self.s.buffers[b.index()];
+                    p.first = if p.first == 0 { at } else { p.first };
+                    p.last = at;
+                }
+                for i in known.wrote.0..known.wrote.1 {
+                    let (slot, bytes) = self.s.wrote[i as usize];
+                    let p = &mut self.s.buffers[call.args[usize::from(slot)].index()];
+                    p.stored = p.stored.saturating_add(bytes);
+                    p.covered |= bytes == p.bytes;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Offsets of the intermediates; returns the size of the workspace, `None` when there is none.
+    fn workspace(&mut self) -> Option<u64> {
+        let PlanScratch { buffers, holes, order, .. } = &mut *self.s;
+        let temp = |b: usize| matches!(self.plan.buffers[b].kind, BufferKind::Temp);
+        order.clear();
+        order
+            .extend((0..buffers.len() as u32).filter(|&b| temp(b as usize) && buffers[b as usize].first > 0));
+        if order.is_empty() {
+            return None;
+        }
+        // By birth; the large ones of a level first.
+        order.sort_by_key(|&b| (buffers[b as usize].first, std::cmp::Reverse(buffers[b as usize].bytes)));
+        holes.clear();
+        let mut top = 0u64;
+        // Those alive end at or after the current level; sorted by nothing, there are few.
+        let mut alive: Vec<u32> = Vec::with_capacity(order.len());
+        for &b in order.iter() {
+            let now = buffers[b as usize].first;
+            alive.retain(|&a| {
+                let p = &buffers[a as usize];
+                let dead = p.last < now;
+                if dead {
+                    release(holes, Hole { lo: p.offset, hi: p.offset + p.bytes.next_multiple_of(ALIGN) });
+                }
+                !dead
+            });
+            let need = buffers[b as usize].bytes.next_multiple_of(ALIGN);
+            let best = holes
+                .iter()
+                .enumerate()
+                .filter(|(_, h)| h.hi - h.lo >= need)
+                .min_by_key(|(_, h)| h.hi - h.lo);
+            let at = match best.map(|(i, _)| i) {
+                Some(i) => {
+                    let at = holes[i].lo;
+                    holes[i].lo += need;
+                    if holes[i].lo == holes[i].hi {
+                        holes.remove(i);
+                    }
+                    at
+                }
+                None => match holes.last().copied() {
+                    // The last hole reaches the top: grow it.
+                    Some(h) if h.hi == top => {
+                        holes.pop();
+                        top = h.lo.saturating_add(need);
+                        h.lo
+                    }
+                    _ => {
+                        let at = top;
+                        top = top.saturating_add(need);
+                        at
+                    }
+                },
+            };
+            buffers[b as usize].offset = at;
+            alive.push(b);
+        }
+        Some(top)
+    }
+
+    fn arguments(&mut self, workspace: Option<u64>) -> Result<(), TileError> {
+        let plan = self.plan;
+        for i in 0..plan.buffers.len() {
+            let b = &plan.buffers[i];
+            let p = self.s.buffers[i];
+            let (role, binding) = match b.kind {
+                BufferKind::Output(o) => (Role::Output, ArgBinding::Output(o)),
+                BufferKind::Input(n) if p.first > 0 => (Role::Input, ArgBinding::Input(n)),
+                _ => continue,
+            };
+            let zero = role == Role::Output && !(p.covered || p.stored == p.bytes);
+            self.s.buffers[i].arg = self.args.len() as u32;
+            self.arg(b.name.clone(), role, b.dtype, p.bytes, Layout::Plain, zero, binding);
+        }
+        self.s.packs.clear();
+        for call in &plan.calls {
+            let known = self.s.known[call.kernel.index()];
+            if known.template == NONE {
+                continue;
+            }
+            for (i, b) in call.args.iter().enumerate() {
+                let buffer = &plan.buffers[b.index()];
+                let BufferKind::Const(index) = buffer.kind else { continue };
+                let bytes = self.s.buffers[b.index()].bytes;
+                let next = self.args.len() as u32;
+                match known.pack {
+                    Some((slot, pack)) if usize::from(slot) == i => {
+                        if self.s.packs.iter().any(|p| p.0 == index && p.1 == pack) {
+                            continue;
+                        }
+                        let size = buffer.dtype.size() as u64;
+                        let packed = pack.bytes(size).filter(|&n| i64::try_from(n).is_ok());
+                        let packed = packed.ok_or_else(|| {
+                            TileError::buffer(&buffer.name, Fault::TooLarge("its packed form"))
+                        })?;
+                        let name = format!("{}.panels{next}", buffer.name);
+                        let Pack { nr, k, n, batch, .. } = pack;
+                        let layout = Layout::Panels { nr, k, n, batch };
+                        let binding = ArgBinding::Constant { index, pack: Some(pack) };
+                        self.s.packs.push((index, pack, next));
+                        self.arg(name, Role::Weight, buffer.dtype, packed, layout, false, binding);
+                    }
+                    _ if self.s.buffers[b.index()].arg == NONE => {
+                        self.s.buffers[b.index()].arg = next;
+                        let binding = ArgBinding::Constant { index, pack: None };
+                        self.arg(
+                            buffer.name.clone(),
+                            Role::Weight,
+                            buffer.dtype,
+                            bytes,
+                            Layout::Plain,
+                            false,
+                            binding,
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if let Some(bytes) = workspace {
+            let arg = self.args.len() as u32;
+            for (p, b) in self.s.buffers.iter_mut().zip(&plan.buffers) {
+                if matches!(b.kind, BufferKind::Temp) {
+                    p.arg = arg;
+                }
+            }
+            let mut name = "workspace".to_owned();
+            while plan.buffers.iter().any(|b| b.name == name) {
+                name.push('_');
+            }
+            self.arg(
+                name,
+                Role::Workspace,
+                dvm_ir::DType::U8,
+                bytes,
+                Layout::Plain,
+                false,
+                ArgBinding::Workspace,
+            );
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of an argument")]
+    fn arg(
+        &mut self,
+        name: String,
+        role: Role,
+        dtype: dvm_ir::DType,
+        bytes: u64,
+        layout: Layout,
+        zero: bool,
+        binding: ArgBinding,
+    ) {
+        let dtype = lower::dtype(dtype);
+        self.args.push(Arg { name, role, dtype, bytes, align: ALIGN as u32, layout, zero });
+        self.bindings.push(binding);
+    }
+}
+
+/// Adds a hole, joined with its neighbours.
+fn release(holes: &mut Vec<Hole>, h: Hole) {
+    if h.lo == h.hi {
+        return;
+    }
+    let i = holes.partition_point(|x| x.hi < h.lo);
+    match holes.get_mut(i) {
+        Some(x) if x.hi == h.lo => {
+            x.hi = h.hi;
+            if holes.get(i + 1).is_some_and(|y| y.lo == h.hi) {
+                holes[i].hi = holes[i + 1].hi;
+                holes.remove(i + 1);
+            }
+        }
+        Some(x) if x.lo == h.hi => x.lo = h.lo,
+        _ => holes.insert(i, h),
+    }
+}
