@@ -46,13 +46,19 @@ pub enum BindError {
         /// Its name.
         input: String,
     },
-    /// A tensor was given for an input that does not exist, or twice.
-    #[error("there is no input `{input}` left to bind; the inputs are {known}")]
-    Unexpected {
+    /// A tensor was given for an input that does not exist.
+    #[error("there is no input `{input}`; the inputs are {known}")]
+    Unknown {
         /// The name given.
         input: String,
         /// Names that exist.
         known: String,
+    },
+    /// Two tensors were given for one input.
+    #[error("input `{input}` is given twice")]
+    Twice {
+        /// Its name.
+        input: String,
     },
     /// Wrong element type.
     #[error("input `{input}` is {declared}, got {given}")]
@@ -190,12 +196,14 @@ pub fn in_order<'a, T>(
 ) -> Result<Vec<&'a T>, BindError> {
     let mut slots: Vec<Option<&T>> = vec![None; declared.len()];
     for (name, t) in given {
-        let at = declared.clone().position(|d| d.name == name.as_ref()).filter(|&i| slots[i].is_none());
-        let Some(i) = at else {
+        let name = name.as_ref();
+        let Some(i) = declared.clone().position(|d| d.name == name) else {
             let known = declared.map(|d| format!("`{}`", d.name)).collect::<Vec<_>>().join(", ");
-            return Err(BindError::Unexpected { input: name.as_ref().to_string(), known });
+            return Err(BindError::Unknown { input: name.into(), known });
         };
-        slots[i] = Some(t);
+        if slots[i].replace(t).is_some() {
+            return Err(BindError::Twice { input: name.into() });
+        }
     }
     let missing = |d: Declared<'_>| BindError::Missing { input: d.name.to_string() };
     slots.into_iter().zip(declared).map(|(s, d)| s.ok_or_else(|| missing(d))).collect()
