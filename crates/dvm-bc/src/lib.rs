@@ -1,9 +1,9 @@
 //! Tile-level bytecode: what a kernel is compiled to and what the virtual machine runs.
 //!
-//! One instruction moves or computes a whole tile, so a fused kernel is 5-50 instructions.
-//! This crate knows no graph and no machine code. It can be used alone to store, review, check
-//! or generate programs.
-
+//! One declaration per fact: an instruction is one row of [`for_each_opcode!`], an operand layout one row of
+//! [`for_each_form!`]; encoder, decoder, text form, verifier accesses and reference derive from them.
+//!
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod access;
@@ -13,18 +13,20 @@ mod decode;
 mod dtype;
 mod encode;
 mod field;
+mod isa;
 pub mod layout;
 mod opcode;
 mod operand;
 mod program;
 mod target;
-mod text;
+pub mod text;
 mod verify;
 
 pub use access::{Access, Operand};
 pub use bundle::{Bundle, BundleError};
 pub use code::{Code, DecodeError, EncodeError};
 pub use dtype::DType;
+pub use isa::isa_markdown;
 pub use opcode::*;
 pub use operand::*;
 pub use program::*;
