@@ -1,1 +1,96 @@
-//! ...
+//! Fusion: a [`Graph`] becomes a [`Plan`] of kernels, once, from symbols alone.
+//!
+//! Everything a kernel computes is *pulled*: from each value that must be stored, back through elementwise ops,
+//! reductions and views to what is in memory, composing index maps on the way. So views cost nothing, a broadcast that is
+//! decided only when dims are bound is a stride, and one emitter serves fused and unfused plans.
+//!
+//! - `lower` (with `decompose`, `simplify`): composites to primitives, constants, identities, equal ops once, dead code;
+//! - `regions`: which nodes share a kernel (greedy growth, acyclic by reachability);
+//! - `space`: the iteration space of a region; `emit`: its kernel; `finish`: axis order and merging;
+//! - `schedule`: buffers, kernels shared by equal calls, levels, reasons of the boundaries.
+
+#![forbid(unsafe_code)]
+
+mod affine;
+mod bits;
+mod builder;
+mod decompose;
+mod emit;
+mod finish;
+mod lower;
+mod memory;
+mod regions;
+mod reshape;
+mod schedule;
+mod simplify;
+mod space;
+
+use dvm_ir::{Graph, NodeId, Plan};
+
+/// What bounds a fused kernel. Plain numbers: fusion knows no machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FuseLimits {
+    /// Most ops.
+    pub ops: usize,
+    /// Most buffers read and written.
+    pub operands: usize,
+    /// Most values over the whole space that are alive at once.
+    pub live: usize,
+}
+
+impl Default for FuseLimits {
+    fn default() -> FuseLimits {
+        FuseLimits { ops: 64, operands: 24, live: 16 }
+    }
+}
+
+/// How to fuse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FuseOptions {
+    /// Bounds of a kernel.
+    pub limits: FuseLimits,
+    /// Fuse at all; otherwise every primitive op is a kernel of its own (views still fold into addresses).
+    pub fuse: bool,
+}
+
+impl Default for FuseOptions {
+    fn default() -> FuseOptions {
+        FuseOptions { limits: FuseLimits::default(), fuse: true }
+    }
+}
+
+/// A graph could not be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FuseError {
+    /// A node makes no kernel.
+    #[error("{op} ({node}): {reason}")]
+    Node {
+        /// Mnemonic of the op.
+        op: String,
+        /// The node, in the lowered graph.
+        node: NodeId,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nodes that were to share a kernel do not.
+    #[error("kernel of nodes {nodes:?}: {reason}")]
+    Region {
+        /// The nodes, in the lowered graph.
+        nodes: Vec<NodeId>,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Plans a graph that verifies.
+///
+/// # Errors
+/// When an op makes no kernel, e.g. because it has more axes than a kernel can have.
+pub fn plan(graph: &Graph, opts: &FuseOptions) -> Result<Plan, FuseError> {
+    let mut p = lower::lower(graph);
+    let mut dims = std::mem::take(&mut p.g.dims);
+    let regions = regions::grow(&p, &mut dims, opts)?;
+    tracing::debug!(nodes = p.g.nodes.len(), regions = regions.all.len(), "regions grown");
+    schedule::schedule(&p, dims, &regions)
+}

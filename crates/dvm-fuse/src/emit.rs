@@ -1,0 +1,586 @@
+//! Emits the kernel of a region by pulling every stored value from memory, at the index map the region's space gives it.
+
+use dvm_ir::kernel::{Access, AxisSet, KInst, KOp, KReduce, KStore, KValue, MAX_AXES, Operand};
+use dvm_ir::{
+    BinaryOp, DType, Dim, DimTable, Kernel, Node, NodeId, Op, ReduceOp, Scalar, UnaryOp, ValueDef, ValueId,
+};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::affine::{Affine, Map, broadcast, broadcast_map};
+use crate::finish;
+use crate::lower::Prim;
+use crate::memory::{Found, Loc, State, locate, place};
+use crate::regions::Class;
+use crate::reshape::{self, Regroup};
+use crate::space::{Space, Splits, analyse};
+
+/// Why a kernel could not be emitted.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fail {
+    /// An axis of the space must be two.
+    Split { axis: u8, outer: Dim, inner: Dim },
+    /// A value must be stored first.
+    Materialise(ValueId),
+    /// These nodes do not make one kernel.
+    Cut(String),
+}
+
+/// A kernel with what its operands are.
+#[derive(Clone, Debug)]
+pub(crate) struct Built {
+    pub(crate) kernel: Kernel,
+    /// Per operand, the value whose buffer it is.
+    pub(crate) owners: Vec<ValueId>,
+    /// Stored values that are read.
+    pub(crate) reads: Vec<ValueId>,
+}
+
+/// Everything a region is built from.
+pub(crate) struct Cx<'a> {
+    pub(crate) p: &'a Prim,
+    pub(crate) t: &'a mut DimTable,
+    pub(crate) state: &'a State,
+}
+
+/// Most refinements of a region's axes before it is given up.
+const MAX_SPLITS: usize = 12;
+
+/// Builds the kernel that computes `members` and stores `roots`.
+pub(crate) fn build(cx: &mut Cx, members: &[NodeId], roots: &[ValueId]) -> Result<Built, Fail> {
+    let mut splits = Splits::default();
+    for _ in 0..MAX_SPLITS {
+        let (fail, space) = match analyse(cx.t, cx.p, &cx.state.class, members, roots, &splits) {
+            Err(x) => x,
+            Ok(space) => {
+                if space.extents.len() > MAX_AXES {
+                    return Err(Fail::Cut(format!("more than {MAX_AXES} axes")));
+                }
+                let mut e = Emit::new(cx, members, space);
+                match e.run(members, roots) {
+                    Ok(()) => return Ok(e.finish(roots)),
+                    Err(f) => (f, e.space),
+                }
+            }
+        };
+        match fail {
+            Fail::Split { axis, outer, inner } => {
+                splits.split(space.created(), &space.extents, axis, outer, inner);
+            }
+            other => return Err(other),
+        }
+    }
+    Err(Fail::Cut("its axes do not settle".into()))
+}
+
+struct Emit<'a, 'b> {
+    cx: &'a mut Cx<'b>,
+    members: SmallVec<[NodeId; 16]>,
+    space: Space,
+    kernel: Kernel,
+    owners: Vec<ValueId>,
+    reads: Vec<ValueId>,
+    memo: FxHashMap<(ValueId, Map), KValue>,
+    insts: FxHashMap<KInst, KValue>,
+    /// The axes that reductions of this region reduce.
+    reduced: Option<AxisSet>,
+}
+
+impl<'a, 'b> Emit<'a, 'b> {
+    fn new(cx: &'a mut Cx<'b>, members: &[NodeId], space: Space) -> Emit<'a, 'b> {
+        let mut members = SmallVec::from_slice(members);
+        members.sort_unstable();
+        let kernel = Kernel { axes: space.extents.clone(), ..Kernel::default() };
+        Emit {
+            cx,
+            members,
+            space,
+            kernel,
+            owners: vec![],
+            reads: vec![],
+            memo: FxHashMap::default(),
+            insts: FxHashMap::default(),
+            reduced: None,
+        }
+    }
+    fn is_member(&self, v: ValueId) -> bool {
+        matches!(self.cx.p.g.value(v).def, ValueDef::Node(n) if self.members.binary_search(&n).is_ok())
+    }
+
+    fn run(&mut self, members: &[NodeId], roots: &[ValueId]) -> Result<(), Fail> {
+        // The product comes first, whatever needs it.
+        for &n in members.iter().filter(|n| self.cx.state.class[n.index()] == Class::MatMul) {
+            let v = self.cx.p.g.nodes[n.index()].output;
+            let map = self.map(v)?;
+            self.value(v, map)?;
+        }
+        for &v in roots {
+            self.store(v)?;
+        }
+        Ok(())
+    }
+    /// The map that runs through all of a value.
+    fn map(&mut self, v: ValueId) -> Result<Map, Fail> {
+        self.space.map(self.cx.t, v).ok_or_else(|| Fail::Cut("its values run along other axes".into()))
+    }
+    fn finish(self, roots: &[ValueId]) -> Built {
+        let mut kernel = self.kernel;
+        let axes = roots.iter().filter_map(|&v| self.space.digits(v)).map(|d| d.into_iter().flatten().collect::<Vec<u8>>());
+        let widest = axes.max_by_key(|d| d.len()).unwrap_or_default();
+        let order = finish::order(&kernel, &widest);
+        finish::permute(&mut kernel, &order);
+        finish::fold(self.cx.t, &mut kernel);
+        kernel.name = finish::name(&kernel);
+        Built { kernel, owners: self.owners, reads: self.reads }
+    }
+
+    fn inst(&mut self, op: KOp, dtype: DType, mask: AxisSet) -> KValue {
+        let inst = KInst { op, dtype, mask };
+        if let Some(&k) = self.insts.get(&inst) {
+            return k;
+        }
+        let k = KValue::new(self.kernel.body.len());
+        self.kernel.body.push(inst.clone());
+        self.insts.insert(inst, k);
+        k
+    }
+    fn mask(&self, k: KValue) -> AxisSet {
+        self.kernel.body[k.index()].mask
+    }
+    fn widen(&mut self, k: KValue, mask: AxisSet) -> KValue {
+        if mask.minus(self.mask(k)).is_empty() {
+            return k;
+        }
+        let mask = mask.or(self.mask(k));
+        self.inst(KOp::Unary(UnaryOp::Copy, k), self.kernel.body[k.index()].dtype, mask)
+    }
+    fn operand(&mut self, owner: ValueId, write: bool) -> u32 {
+        let same = |(i, &o): (usize, &ValueId)| o == owner && self.kernel.operands[i].write == write;
+        if let Some(i) = self.owners.iter().enumerate().position(same) {
+            return i as u32;
+        }
+        let len = self.cx.t.product(self.cx.p.g.shape(owner));
+        let dtype = self.cx.p.g.dtype(owner);
+        self.kernel.operands.push(Operand { dtype, len, write, packable: false });
+        self.owners.push(owner);
+        self.owners.len() as u32 - 1
+    }
+    fn read(&mut self, loc: &Loc) -> u32 {
+        if !self.reads.contains(&loc.source) {
+            self.reads.push(loc.source);
+        }
+        self.operand(loc.owner, false)
+    }
+    /// The address of a view at a map.
+    fn access(&mut self, offset: Dim, strides: &[Dim], map: &[Affine]) -> Access {
+        let mut e = Affine { offset, terms: SmallVec::new() };
+        for (m, &s) in map.iter().zip(strides) {
+            let term = m.scaled(self.cx.t, s);
+            e = e.plus(self.cx.t, &term);
+        }
+        self.as_access(&e)
+    }
+    fn as_access(&self, e: &Affine) -> Access {
+        let mut strides = SmallVec::from_elem(Dim::ZERO, self.space.extents.len());
+        for &(a, s) in &e.terms {
+            strides[a as usize] = s;
+        }
+        Access { offset: e.offset, strides }
+    }
+    fn load(&mut self, loc: &Loc, map: &[Affine]) -> KValue {
+        let access = self.access(loc.offset, &loc.strides, map);
+        let operand = self.read(loc);
+        let mask = axes_of(&access);
+        let dtype = self.kernel.operands[operand as usize].dtype;
+        self.inst(KOp::Load { operand, access }, dtype, mask)
+    }
+
+    fn store(&mut self, v: ValueId) -> Result<(), Fail> {
+        let map = self.map(v)?;
+        let k = self.value(v, map.clone())?;
+        let loc = place(self.cx.t, self.cx.p, v);
+        let access = self.access(loc.offset, &loc.strides, &map);
+        let wanted = map.iter().flat_map(|e| &e.terms).fold(AxisSet::EMPTY, |m, x| m.or(AxisSet::one(x.0 as usize)));
+        let extra = self.mask(k).minus(wanted);
+        if (0..self.space.extents.len()).any(|a| extra.has(a) && self.space.extents[a] != Dim::ONE) {
+            return Err(Fail::Cut("its values run along other axes".into()));
+        }
+        let value = self.widen(k, wanted);
+        let operand = self.operand(loc.owner, true);
+        self.kernel.stores.push(KStore { operand, access, value });
+        Ok(())
+    }
+
+    /// The value `v` at the index `map`.
+    fn value(&mut self, v: ValueId, map: Map) -> Result<KValue, Fail> {
+        let key = (v, map);
+        if let Some(&k) = self.memo.get(&key) {
+            return Ok(k);
+        }
+        let k = self.pulled(key.0, key.1.clone())?;
+        self.memo.insert(key, k);
+        Ok(k)
+    }
+    fn pulled(&mut self, mut v: ValueId, mut map: Map) -> Result<KValue, Fail> {
+        let (p, state) = (self.cx.p, self.cx.state);
+        loop {
+            let member = self.is_member(v);
+            if let Some(s) = p.splat[v.index()] {
+                return Ok(self.inst(KOp::Const(s), p.g.dtype(v), AxisSet::EMPTY));
+            }
+            let node = match p.g.def_node(v) {
+                Some(n) if member || !state.in_memory(p, v) => n,
+                _ => {
+                    let loc = place(self.cx.t, p, v);
+                    return Ok(self.load(&loc, &map));
+                }
+            };
+            if !node.op.is_view() {
+                return self.op(node, &map);
+            }
+            if !member {
+                let found = self.locate(v);
+                if let Found::Memory(loc) = found {
+                    return Ok(self.load(&loc, &map));
+                }
+            }
+            map = self.through(node, &map, member)?;
+            v = node.inputs[0];
+        }
+    }
+    fn locate(&mut self, v: ValueId) -> Found {
+        let members = &self.members;
+        let p = self.cx.p;
+        let computed =
+            |v: ValueId| matches!(p.g.value(v).def, ValueDef::Node(n) if members.binary_search(&n).is_ok());
+        locate(self.cx.t, p, self.cx.state, v, computed)
+    }
+    /// A value that must be in memory.
+    fn in_memory(&mut self, v: ValueId, who: &str) -> Result<Loc, Fail> {
+        match self.locate(v) {
+            Found::Memory(loc) => Ok(loc),
+            Found::Unstrided => Err(Fail::Materialise(v)),
+            Found::Computed(base) if self.is_member(base) => {
+                Err(Fail::Cut(format!("{who} needs its operand in memory")))
+            }
+            Found::Computed(base) => Err(Fail::Materialise(base)),
+        }
+    }
+    /// The map of a view's operand.
+    fn through(&mut self, node: &Node, map: &Map, member: bool) -> Result<Map, Fail> {
+        let from = self.cx.p.g.shape(node.inputs[0]);
+        let to = self.cx.p.g.shape(node.output);
+        let t = &mut *self.cx.t;
+        Ok(match &node.op {
+            Op::Transpose { perm } => {
+                let mut out: Map = SmallVec::from_elem(Affine::zero(), from.len());
+                for (j, &i) in perm.iter().enumerate() {
+                    out[i] = map[j].clone();
+                }
+                out
+            }
+            Op::Expand { .. } => broadcast_map(t, map, from, to),
+            Op::Slice { start, step, .. } => (0..from.len())
+                .map(|i| {
+                    let step = t.constant(step[i]);
+                    map[i].scaled(t, step).shifted(t, start[i])
+                })
+                .collect(),
+            Op::Window { axis, stride, dilation, .. } => {
+                let (s, d) = (t.constant(*stride), t.constant(*dilation));
+                let (o, k) = (map[*axis].scaled(t, s), map[axis + 1].scaled(t, d));
+                let mut out: Map = map.clone();
+                out.remove(axis + 1);
+                out[*axis] = o.plus(t, &k);
+                out
+            }
+            _ => match reshape::pull(t, map, from, to, &self.space.extents) {
+                Ok(m) => m,
+                Err(Regroup::Split { axis, .. }) if self.space.matmul.is_some_and(|(_, n)| n == axis) => {
+                    return Err(Fail::Cut("it would split the columns of a matmul".into()));
+                }
+                Err(Regroup::Split { axis, outer, inner }) => {
+                    return Err(Fail::Split { axis, outer, inner });
+                }
+                Err(Regroup::Unrelated) if member => return Err(Fail::Materialise(node.inputs[0])),
+                Err(Regroup::Unrelated) => {
+                    let base = self.cx.state.base(self.cx.p, node.output);
+                    if self.is_member(base) {
+                        return Err(Fail::Cut(self.unrelated(from, to)));
+                    }
+                    return Err(Fail::Materialise(node.output));
+                }
+            },
+        })
+    }
+    fn unrelated(&self, from: &[Dim], to: &[Dim]) -> String {
+        let show = |s: &[Dim]| {
+            let dims: Vec<String> = s.iter().map(|&d| self.cx.t.display(d).to_string()).collect();
+            dims.join(", ")
+        };
+        format!("cannot prove how [{}] regroups to [{}]", show(from), show(to))
+    }
+
+    /// An elementwise operand, broadcast to the result.
+    fn operand_of(&mut self, node: &Node, i: usize, map: &Map) -> Result<KValue, Fail> {
+        let v = node.inputs[i];
+        let (from, to) = (self.cx.p.g.shape(v), self.cx.p.g.shape(node.output));
+        let map = broadcast_map(self.cx.t, map, from, to);
+        self.value(v, map)
+    }
+    fn op(&mut self, node: &Node, map: &Map) -> Result<KValue, Fail> {
+        let dtype = self.cx.p.g.dtype(node.output);
+        match &node.op {
+            Op::Unary(UnaryOp::Copy) => self.operand_of(node, 0, map),
+            Op::Unary(u) => {
+                let x = self.operand_of(node, 0, map)?;
+                Ok(self.inst(KOp::Unary(*u, x), dtype, self.mask(x)))
+            }
+            Op::Cast { .. } => {
+                let x = self.operand_of(node, 0, map)?;
+                Ok(self.inst(KOp::Cast(x), dtype, self.mask(x)))
+            }
+            Op::Binary(o) => {
+                let (x, y) = (self.operand_of(node, 0, map)?, self.operand_of(node, 1, map)?);
+                Ok(self.inst(KOp::Binary(*o, x, y), dtype, self.mask(x).or(self.mask(y))))
+            }
+            Op::Fma {} | Op::Select {} | Op::Clamp {} => {
+                let x = self.operand_of(node, 0, map)?;
+                let y = self.operand_of(node, 1, map)?;
+                let z = self.operand_of(node, 2, map)?;
+                let mask = self.mask(x).or(self.mask(y)).or(self.mask(z));
+                let op = match node.op {
+                    Op::Fma {} => KOp::Fma(x, y, z),
+                    Op::Select {} => KOp::Select(x, y, z),
+                    _ => KOp::Clamp(x, y, z),
+                };
+                Ok(self.inst(op, dtype, mask))
+            }
+            Op::Fill { value, .. } => Ok(self.inst(KOp::Const(*value), dtype, AxisSet::EMPTY)),
+            Op::Dims { values, .. } => Ok(self.dims(values, map, dtype)),
+            Op::Range { start, step, .. } => {
+                let e = map[0].scaled(self.cx.t, *step).shifted(self.cx.t, *start);
+                let access = self.as_access(&e);
+                let mask = axes_of(&access);
+                Ok(self.inst(KOp::Iota { access }, dtype, mask))
+            }
+            Op::Reduce { op, axes, keepdims } => self.reduce(node, *op, axes, *keepdims, map),
+            Op::ArgMax { axis, keepdims, last } => self.arg(node, true, *last, *axis, *keepdims, map),
+            Op::ArgMin { axis, keepdims, last } => self.arg(node, false, *last, *axis, *keepdims, map),
+            Op::CumSum { axis, exclusive, reverse } => self.cumsum(node, *axis, *exclusive, *reverse, map),
+            Op::Gather { axis } => self.gather(node, *axis, map),
+            Op::GatherElements { axis } => self.gather_elements(node, *axis, map),
+            Op::MatMul { trans_a, trans_b } => self.matmul(node, *trans_a, *trans_b, map),
+            _ => Err(Fail::Cut(format!("{} is not computed in a kernel", node.op.mnemonic()))),
+        }
+    }
+
+    /// Values of dims: one scalar, or a choice by index among a few.
+    fn dims(&mut self, values: &[Dim], map: &Map, dtype: DType) -> KValue {
+        let mut k = self.inst(KOp::DimConst(*values.last().unwrap_or(&Dim::ZERO)), dtype, AxisSet::EMPTY);
+        if values.len() < 2 {
+            return k;
+        }
+        let access = self.as_access(&map[0]);
+        let mask = axes_of(&access);
+        let i = self.inst(KOp::Iota { access }, DType::I64, mask);
+        for (j, &d) in values.iter().enumerate().rev().skip(1) {
+            let at = self.inst(KOp::Const(Scalar::Int(j as i64)), DType::I64, AxisSet::EMPTY);
+            let here = self.inst(KOp::Binary(BinaryOp::Eq, i, at), DType::Bool, mask);
+            let d = self.inst(KOp::DimConst(d), dtype, AxisSet::EMPTY);
+            k = self.inst(KOp::Select(here, d, k), dtype, mask);
+        }
+        k
+    }
+
+    /// The map of a reduction's operand, and the axes of the space it reduces.
+    fn reduced_map(
+        &mut self,
+        node: &Node,
+        axes: &[usize],
+        keepdims: bool,
+        map: &Map,
+    ) -> Result<(Map, AxisSet), Fail> {
+        let x = node.inputs[0];
+        let (mut out, mut set, mut j) = (Map::new(), AxisSet::EMPTY, 0);
+        for i in 0..self.cx.p.g.shape(x).len() {
+            if axes.contains(&i) {
+                let Some(digits) = self.space.digits_of(x, i).cloned() else {
+                    return Err(Fail::Cut("it reduces along an axis of its own".into()));
+                };
+                digits.iter().for_each(|&d| set = set.or(AxisSet::one(d as usize)));
+                out.push(crate::affine::of_digits(self.cx.t, &digits, &self.space.extents));
+                j += usize::from(keepdims);
+            } else {
+                out.push(map[j].clone());
+                j += 1;
+            }
+        }
+        let kept = map.iter().flat_map(|e| &e.terms);
+        if kept.into_iter().any(|x| set.has(x.0 as usize)) {
+            return Err(Fail::Cut("a reduced value varies along the reduced axis".into()));
+        }
+        Ok((out, set))
+    }
+    fn reduce(
+        &mut self,
+        node: &Node,
+        op: ReduceOp,
+        axes: &[usize],
+        keepdims: bool,
+        map: &Map,
+    ) -> Result<KValue, Fail> {
+        let (inner, set) = self.reduced_map(node, axes, keepdims, map)?;
+        let x = self.value(node.inputs[0], inner)?;
+        let dtype = self.cx.p.g.dtype(node.output);
+        if set.is_empty() {
+            return Ok(x);
+        }
+        if self.reduced.is_some_and(|r| r != set) {
+            return Err(Fail::Cut("reductions over different axes".into()));
+        }
+        self.reduced = Some(set);
+        let all = AxisSet::first(self.space.extents.len());
+        if self.members.len() > 1 && !all.minus(self.mask(x)).minus(set).is_empty() {
+            return Err(Fail::Cut("a reduction of a smaller value".into()));
+        }
+        let x = self.widen(x, set);
+        let op = match op {
+            ReduceOp::Sum => KReduce::Sum,
+            ReduceOp::Max => KReduce::Max,
+            ReduceOp::Min => KReduce::Min,
+            ReduceOp::Prod => KReduce::Prod,
+            ReduceOp::Any => KReduce::Any,
+            ReduceOp::All => KReduce::All,
+            _ => return Err(Fail::Cut(format!("reduction {op} is not primitive"))),
+        };
+        let mask = self.mask(x).minus(set);
+        Ok(self.inst(KOp::Reduce(op, x, set), dtype, mask))
+    }
+    /// The only axis of the space in a set; more than one means the axis was split.
+    fn only(&self, set: AxisSet) -> Result<u8, Fail> {
+        if set.0.is_power_of_two() {
+            Ok(set.0.trailing_zeros() as u8)
+        } else {
+            Err(Fail::Cut("it runs along an axis that is split".into()))
+        }
+    }
+    fn arg(
+        &mut self,
+        node: &Node,
+        max: bool,
+        last: bool,
+        axis: usize,
+        keepdims: bool,
+        map: &Map,
+    ) -> Result<KValue, Fail> {
+        let (inner, set) = self.reduced_map(node, &[axis], keepdims, map)?;
+        if set.is_empty() {
+            return Ok(self.inst(KOp::Const(Scalar::Int(0)), DType::I64, AxisSet::EMPTY));
+        }
+        let x = self.value(node.inputs[0], inner)?;
+        let x = self.widen(x, set);
+        let axis = self.only(set)?;
+        let mask = self.mask(x).minus(set);
+        Ok(self.inst(KOp::ArgReduce { max, last, x, axis }, DType::I64, mask))
+    }
+    fn cumsum(
+        &mut self,
+        node: &Node,
+        axis: usize,
+        exclusive: bool,
+        reverse: bool,
+        map: &Map,
+    ) -> Result<KValue, Fail> {
+        let dtype = self.cx.p.g.dtype(node.output);
+        let x = self.value(node.inputs[0], map.clone())?;
+        if map[axis].terms.is_empty() {
+            let zero = KOp::Const(Scalar::Int(0));
+            return Ok(if exclusive { self.inst(zero, dtype, AxisSet::EMPTY) } else { x });
+        }
+        let plain = |i: &KInst| matches!(i.op, KOp::Load { .. } | KOp::Cast(_) | KOp::Const(_));
+        if !self.kernel.body.iter().all(plain) {
+            return Err(Fail::Materialise(self.cx.state.base(self.cx.p, node.inputs[0])));
+        }
+        let set = map[axis].terms.iter().fold(AxisSet::EMPTY, |m, x| m.or(AxisSet::one(x.0 as usize)));
+        let x = self.widen(x, set);
+        let axis = self.only(set)?;
+        Ok(self.inst(KOp::CumSum { x, axis, exclusive, reverse }, dtype, self.mask(x)))
+    }
+
+    fn gather(&mut self, node: &Node, axis: usize, map: &Map) -> Result<KValue, Fail> {
+        let (data, index) = (node.inputs[0], node.inputs[1]);
+        let loc = self.in_memory(data, "gather")?;
+        let rank = self.cx.p.g.shape(index).len();
+        let at = map[axis..axis + rank].iter().cloned().collect();
+        let index = self.value(index, at)?;
+        let rest: Map = map[..axis].iter().chain(&map[axis + rank..]).cloned().collect();
+        let mut strides = loc.strides.clone();
+        let stride = strides.remove(axis);
+        let limit = self.cx.p.g.shape(data)[axis];
+        Ok(self.gathered(&loc, &strides, &rest, index, stride, limit))
+    }
+    fn gather_elements(&mut self, node: &Node, axis: usize, map: &Map) -> Result<KValue, Fail> {
+        let (data, index) = (node.inputs[0], node.inputs[1]);
+        let loc = self.in_memory(data, "gather")?;
+        let index = self.value(index, map.clone())?;
+        let mut strides = loc.strides.clone();
+        let stride = std::mem::replace(&mut strides[axis], Dim::ZERO);
+        let limit = self.cx.p.g.shape(data)[axis];
+        Ok(self.gathered(&loc, &strides, map, index, stride, limit))
+    }
+    fn gathered(
+        &mut self,
+        loc: &Loc,
+        strides: &[Dim],
+        map: &[Affine],
+        index: KValue,
+        stride: Dim,
+        limit: Dim,
+    ) -> KValue {
+        let access = self.access(loc.offset, strides, map);
+        let operand = self.read(loc);
+        let mask = axes_of(&access).or(self.mask(index));
+        let dtype = self.kernel.operands[operand as usize].dtype;
+        self.inst(KOp::Gather { operand, access, index, stride, limit }, dtype, mask)
+    }
+
+    fn matmul(&mut self, node: &Node, trans_a: bool, trans_b: bool, map: &Map) -> Result<KValue, Fail> {
+        if !self.kernel.body.is_empty() {
+            return Err(Fail::Cut("a matmul is read at two index maps".into()));
+        }
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        let (la, lb) = (self.in_memory(a, "matmul")?, self.in_memory(b, "matmul")?);
+        let (sa, sb) = (self.cx.p.g.shape(a), self.cx.p.g.shape(b));
+        let to = self.cx.p.g.shape(node.output);
+        let rank = to.len();
+        // Operands as (batch.., row, column) of the product's axes, k left out.
+        let side = |s: &[Dim], strides: &[Dim], k_axis: usize, own: usize, t: &mut DimTable| {
+            let batch = s.len() - 2;
+            let lead = rank - 2 - batch;
+            let mut m: Map = (0..batch).map(|i| broadcast(t, &map[lead + i], s[i], to[lead + i])).collect();
+            let mut st: SmallVec<[Dim; 4]> = SmallVec::from_slice(&strides[..batch]);
+            m.push(map[own].clone());
+            st.push(strides[batch + 1 - k_axis]);
+            (m, st, strides[batch + k_axis], s[batch + k_axis])
+        };
+        let (ma, ta, a_k, ka) = side(sa, &la.strides, usize::from(!trans_a), rank - 2, self.cx.t);
+        let (mb, tb, b_k, kb) = side(sb, &lb.strides, usize::from(trans_b), rank - 1, self.cx.t);
+        let a_access = self.access(la.offset, &ta, &ma);
+        let b_access = self.access(lb.offset, &tb, &mb);
+        let (a, b) = (self.read(&la), self.read(&lb));
+        let is_const = matches!(self.cx.p.g.value(lb.owner).def, ValueDef::Const(_));
+        self.kernel.operands[b as usize].packable = is_const && a != b;
+        let k = if self.cx.t.as_const(ka).is_some() { ka } else { kb };
+        let op = KOp::MatMul { a, a_access, a_k, b, b_access, b_k, k };
+        let dtype = self.cx.p.g.dtype(node.output);
+        Ok(self.inst(op, dtype, AxisSet::first(self.space.extents.len())))
+    }
+}
+
+/// Axes along which an address moves.
+fn axes_of(access: &Access) -> AxisSet {
+    (0..access.strides.len())
+        .filter(|&i| access.strides[i] != Dim::ZERO)
+        .fold(AxisSet::EMPTY, |m, i| m.or(AxisSet::one(i)))
+}

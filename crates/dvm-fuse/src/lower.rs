@@ -1,0 +1,194 @@
+//! From the source graph to the graph that fusion works on: primitive ops, no dead code, and every value that must live
+//! in a memory of its own (outputs, operands of concatenations) defined by an op that can store there.
+
+use dvm_ir::{Dim, Graph, Node, NodeId, Op, Scalar, UnaryOp, ValueDef, ValueId};
+use smallvec::SmallVec;
+
+use crate::builder::{Builder, splat};
+use crate::decompose;
+
+/// The graph that fusion works on. Its dims live beside it so that they can be extended while it is read.
+pub(crate) struct Prim {
+    pub(crate) g: Graph,
+    /// Per node, the node of the source graph it was made for.
+    pub(crate) origin: Vec<NodeId>,
+    /// Per value, the concatenation that it is stored into, the axis, and where it starts along it.
+    pub(crate) placed: Vec<Option<(ValueId, usize, Dim)>>,
+    /// Per value, whether it is an output.
+    pub(crate) output: Vec<bool>,
+    /// Per value, the nodes that read it.
+    pub(crate) users: Vec<SmallVec<[NodeId; 4]>>,
+    /// Per value, the value all elements of a constant have.
+    pub(crate) splat: Vec<Option<Scalar>>,
+}
+
+/// Ops without operands: they are computed wherever they are needed.
+pub(crate) fn is_source(op: &Op) -> bool {
+    matches!(op, Op::Fill { .. } | Op::Range { .. } | Op::Dims { .. })
+}
+
+/// Lowers a graph that verifies.
+pub(crate) fn lower(source: &Graph) -> Prim {
+    let (g, origin) = primitives(source);
+    legalise(&g, &origin)
+}
+
+/// Inputs and outputs by name, no nodes.
+fn shell(g: &Graph) -> Graph {
+    Graph { dims: g.dims.clone(), checks: g.checks.clone(), ..Graph::new(g.name.clone()) }
+}
+
+fn primitives(source: &Graph) -> (Graph, Vec<NodeId>) {
+    let mut b = Builder::new(shell(source));
+    let mut map: Vec<Option<ValueId>> = vec![None; source.values.len()];
+    for input in &source.inputs {
+        let ty = &source.value(input.value).ty;
+        let v = b.g.input(input.name.clone(), ty.dtype, &ty.shape);
+        b.g.inputs.last_mut().expect("just added").elements.clone_from(&input.elements);
+        map[input.value.index()] = Some(v);
+    }
+    for (i, value) in source.values.iter().enumerate() {
+        if let ValueDef::Const(c) = value.def {
+            map[i] = Some(b.constant(value.name.clone(), source.constants[c.index()].clone()));
+        }
+    }
+    for (i, node) in source.nodes.iter().enumerate() {
+        b.current = NodeId::new(i);
+        let inputs: Vec<ValueId> =
+            node.inputs.iter().map(|v| map[v.index()].expect("nodes are in topological order")).collect();
+        let out = source.value(node.output);
+        let v = decompose::lower(&mut b, &node.op, &inputs, &out.ty);
+        let slot = &mut b.g.values[v.index()];
+        if slot.name.is_none() {
+            slot.name = out.name.clone().or_else(|| node.name.clone());
+        }
+        map[node.output.index()] = Some(v);
+    }
+    for o in &source.outputs {
+        b.g.output(o.name.clone(), map[o.value.index()].expect("outputs are values of the graph"));
+    }
+    (b.g, b.origin)
+}
+
+fn live_nodes(g: &Graph) -> Vec<bool> {
+    let mut live = vec![false; g.values.len()];
+    for o in &g.outputs {
+        live[o.value.index()] = true;
+    }
+    let mut nodes = vec![false; g.nodes.len()];
+    for (i, n) in g.nodes.iter().enumerate().rev() {
+        if live[n.output.index()] {
+            nodes[i] = true;
+            n.inputs.iter().for_each(|v| live[v.index()] = true);
+        }
+    }
+    nodes
+}
+
+struct Legal {
+    p: Prim,
+    map: Vec<Option<ValueId>>,
+}
+
+impl Legal {
+    fn node(&mut self, g: &Graph, node: &Node, inputs: &[ValueId], origin: NodeId) -> ValueId {
+        let value = g.value(node.output);
+        let v = self.p.g.push_typed(node.op.clone(), inputs, value.ty.clone(), None);
+        self.p.g.values[v.index()].name.clone_from(&value.name);
+        self.added(v, origin);
+        v
+    }
+    fn copy(&mut self, x: ValueId, origin: NodeId) -> ValueId {
+        let ty = self.p.g.value(x).ty.clone();
+        let v = self.p.g.push_typed(Op::Unary(UnaryOp::Copy), &[x], ty, None);
+        self.added(v, origin);
+        v
+    }
+    fn added(&mut self, v: ValueId, origin: NodeId) {
+        self.p.origin.push(origin);
+        let n = v.index() + 1;
+        self.p.placed.resize(n, None);
+        self.p.output.resize(n, false);
+    }
+    /// Whether a value can be stored wherever we want, and is not yet.
+    fn is_free(&self, v: ValueId) -> bool {
+        let stores = self.p.g.def_node(v).is_some_and(|n| !n.op.is_view() && !is_source(&n.op));
+        stores && self.p.placed[v.index()].is_none() && !self.p.output[v.index()]
+    }
+}
+
+fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
+    let live = live_nodes(g);
+    let mut is_output = vec![false; g.values.len()];
+    g.outputs.iter().for_each(|o| is_output[o.value.index()] = true);
+    let p = Prim { g: shell(g), origin: vec![], placed: vec![], output: vec![], users: vec![], splat: vec![] };
+    let mut l = Legal { p, map: vec![None; g.values.len()] };
+    for input in &g.inputs {
+        let ty = &g.value(input.value).ty;
+        let v = l.p.g.input(input.name.clone(), ty.dtype, &ty.shape);
+        l.p.g.inputs.last_mut().expect("just added").elements.clone_from(&input.elements);
+        l.map[input.value.index()] = Some(v);
+    }
+    let mut used = is_output.clone();
+    for (n, _) in g.nodes.iter().zip(&live).filter(|x| *x.1) {
+        n.inputs.iter().for_each(|v| used[v.index()] = true);
+    }
+    for (i, value) in g.values.iter().enumerate() {
+        if let (ValueDef::Const(c), true) = (value.def, used[i]) {
+            l.map[i] = Some(l.p.g.constant(value.name.clone(), g.constants[c.index()].clone()));
+        }
+    }
+    l.p.placed.resize(l.p.g.values.len(), None);
+    l.p.output.resize(l.p.g.values.len(), false);
+
+    for (i, node) in g.nodes.iter().enumerate().filter(|&(i, _)| live[i]) {
+        let mut inputs: Vec<ValueId> =
+            node.inputs.iter().map(|v| l.map[v.index()].expect("nodes are in topological order")).collect();
+        if let Op::Concat { .. } = node.op {
+            for (k, x) in inputs.iter_mut().enumerate() {
+                let repeated = node.inputs[..k].contains(&node.inputs[k]);
+                if repeated || !l.is_free(*x) {
+                    *x = l.copy(*x, origin[i]);
+                }
+            }
+        }
+        let v = l.node(g, node, &inputs, origin[i]);
+        if let Op::Concat { axis } = node.op {
+            let mut start = Dim::ZERO;
+            for &x in &inputs {
+                l.p.placed[x.index()] = Some((v, axis, start));
+                let len = l.p.g.shape(x)[axis];
+                start = l.p.g.dims.add(start, len);
+            }
+        }
+        l.map[node.output.index()] = Some(v);
+        // An output must not be stored into a later concatenation.
+        if is_output[node.output.index()] && l.is_free(v) {
+            l.p.output[v.index()] = true;
+        }
+    }
+    let mut taken = vec![false; l.p.g.values.len() + g.outputs.len()];
+    for o in &g.outputs {
+        let mut v = l.map[o.value.index()].expect("outputs are values of the graph");
+        if !l.p.output[v.index()] || std::mem::replace(&mut taken[v.index()], true) {
+            let origin = match g.value(o.value).def {
+                ValueDef::Node(n) => origin[n.index()],
+                _ => NodeId(u32::MAX),
+            };
+            v = l.copy(v, origin);
+            l.p.output[v.index()] = true;
+        }
+        l.p.g.output(o.name.clone(), v);
+    }
+    let mut p = l.p;
+    p.users = vec![SmallVec::new(); p.g.values.len()];
+    for (i, n) in p.g.nodes.iter().enumerate() {
+        for (k, v) in n.inputs.iter().enumerate() {
+            if !n.inputs[..k].contains(v) {
+                p.users[v.index()].push(NodeId::new(i));
+            }
+        }
+    }
+    p.splat = (0..p.g.values.len()).map(|i| p.g.constant_of(ValueId::new(i)).and_then(splat)).collect();
+    p
+}

@@ -1,0 +1,483 @@
+//! Which nodes share a kernel: regions grow node by node, in topological order.
+//!
+//! A node joins the newest open region among its producers' that it fits, and pulls the other producers' regions in where
+//! they fit too. "Fits" is decided by building the kernel. Contraction stays acyclic by full reachability: every region
+//! carries the set of regions it depends on.
+
+use dvm_ir::kernel::AxisSet;
+use dvm_ir::{BinaryOp, Dim, DimTable, Kernel, NodeId, Op, UnaryOp, ValueDef, ValueId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::bits::Bits;
+use crate::emit::{Built, Cx, Fail, build};
+use crate::lower::{Prim, is_source};
+use crate::memory::State;
+use crate::{FuseError, FuseLimits, FuseOptions};
+
+/// What a node is to fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Folded into addresses.
+    View,
+    /// Recomputed wherever it is needed.
+    Inline,
+    /// One element from one element of each operand.
+    Elementwise,
+    /// Elements by index.
+    Gather,
+    /// A reduction.
+    Reduce,
+    /// The index of an extreme.
+    ArgReduce,
+    /// A running sum.
+    CumSum,
+    /// A matrix product.
+    MatMul,
+    /// Stored in place by the producers of its operands.
+    Concat,
+}
+
+/// Nodes that make one kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    /// Sorted.
+    pub(crate) members: Vec<NodeId>,
+    /// Nothing may join any more.
+    closed: bool,
+    /// Made because a consumer needs one value in memory.
+    pub(crate) forced: bool,
+    /// Regions that must run before.
+    pub(crate) before: Bits,
+}
+
+/// Regions of a graph.
+pub(crate) struct Regions {
+    pub(crate) all: Vec<Region>,
+    pub(crate) state: State,
+    /// Why a node did not join the region of an operand's stored value.
+    pub(crate) cuts: FxHashMap<(NodeId, ValueId), String>,
+}
+
+/// Most ops of a producer that is recomputed in each consumer.
+const MAX_INLINE: usize = 4;
+
+/// Ops cheap enough to compute again rather than store.
+fn is_cheap(op: &Op) -> bool {
+    use UnaryOp::{Abs, Copy, IsFinite, IsInf, IsNan, Neg, Not, Sign};
+    match op {
+        Op::Cast { .. } | Op::Select {} | Op::Clamp {} => true,
+        Op::Unary(u) => matches!(u, Copy | Abs | Neg | Sign | Not | IsFinite | IsNan | IsInf),
+        Op::Binary(b) => !matches!(
+            b,
+            BinaryOp::Pow | BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem | BinaryOp::Fmod
+        ),
+        _ => false,
+    }
+}
+
+/// Operands that must be in memory.
+fn memory_operands(class: Class) -> usize {
+    match class {
+        Class::MatMul => 2,
+        Class::Gather => 1,
+        _ => 0,
+    }
+}
+
+fn classify(p: &Prim, fuse: bool) -> Vec<Class> {
+    let mut class: Vec<Class> = Vec::with_capacity(p.g.nodes.len());
+    let mut cost: Vec<usize> = Vec::with_capacity(p.g.nodes.len());
+    for node in &p.g.nodes {
+        let c = match &node.op {
+            op if op.is_view() => Class::View,
+            op if is_source(op) => Class::Inline,
+            op if op.is_elementwise() => Class::Elementwise,
+            Op::Reduce { .. } => Class::Reduce,
+            Op::ArgMax { .. } | Op::ArgMin { .. } => Class::ArgReduce,
+            Op::CumSum { .. } => Class::CumSum,
+            Op::MatMul { .. } => Class::MatMul,
+            Op::Gather { .. } | Op::GatherElements { .. } => Class::Gather,
+            _ => Class::Concat,
+        };
+        // The cost of computing it from inputs and constants alone, through views.
+        let from_inputs = |v: ValueId| match p.g.value(v).def {
+            ValueDef::Node(n) => match class[n.index()] {
+                Class::View | Class::Inline => Some(cost[n.index()]),
+                _ => None,
+            },
+            _ => Some(0),
+        };
+        let below: Option<usize> = node.inputs.iter().map(|&v| from_inputs(v)).sum();
+        let v = node.output.index();
+        let own = usize::from(c == Class::Elementwise);
+        let total = below.map_or(usize::MAX, |b| b + own);
+        let stored = p.output[v] || p.placed[v].is_some();
+        let inline = fuse && c == Class::Elementwise && is_cheap(&node.op) && !stored && total <= MAX_INLINE;
+        class.push(if inline { Class::Inline } else { c });
+        // A view of something stored costs nothing to compute but is not computed from inputs: it is no inline operand.
+        cost.push(if c == Class::View && below.is_none() { usize::MAX / 65536 } else { total.min(usize::MAX / 65536) });
+    }
+    class
+}
+
+pub(crate) struct Grow<'a> {
+    p: &'a Prim,
+    t: &'a mut DimTable,
+    opts: &'a FuseOptions,
+    r: Regions,
+}
+
+/// Grows the regions of a graph.
+pub(crate) fn grow(p: &Prim, t: &mut DimTable, opts: &FuseOptions) -> Result<Regions, FuseError> {
+    let class = classify(p, opts.fuse);
+    let region = vec![None; p.g.nodes.len()];
+    let r = Regions { all: vec![], state: State { class, region }, cuts: FxHashMap::default() };
+    let mut g = Grow { p, t, opts, r };
+    for i in 0..p.g.nodes.len() {
+        let n = NodeId::new(i);
+        match g.r.state.class[i] {
+            Class::View | Class::Inline | Class::Concat => {}
+            _ => g.add(n)?,
+        }
+    }
+    Ok(g.r)
+}
+
+impl Grow<'_> {
+    fn region_of(&self, v: ValueId) -> Option<u32> {
+        match self.p.g.value(v).def {
+            ValueDef::Node(n) => self.r.state.region[n.index()],
+            _ => None,
+        }
+    }
+    /// Regions that must have run before a value can be read from memory.
+    fn producers(&self, v: ValueId, out: &mut Vec<u32>) {
+        let mut stack = vec![v];
+        while let Some(v) = stack.pop() {
+            let base = self.r.state.base(self.p, v);
+            match self.p.g.value(base).def {
+                ValueDef::Node(n) if self.r.state.class[n.index()] == Class::Concat => {
+                    stack.extend_from_slice(&self.p.g.nodes[n.index()].inputs);
+                }
+                _ => {
+                    if let Some(r) = self.region_of(base).filter(|r| !out.contains(r)) {
+                        out.push(r);
+                    }
+                }
+            }
+        }
+    }
+    /// Regions whose values a node could compute on from, and regions it reads from memory.
+    fn deps(&self, n: NodeId) -> (Vec<u32>, Vec<u32>) {
+        let (mut pull, mut memory) = (vec![], vec![]);
+        let node = &self.p.g.nodes[n.index()];
+        let in_memory = memory_operands(self.r.state.class[n.index()]);
+        for (i, &v) in node.inputs.iter().enumerate() {
+            let base = self.r.state.base(self.p, v);
+            match self.region_of(base) {
+                Some(r) if i >= in_memory => {
+                    if !pull.contains(&r) {
+                        pull.push(r);
+                    }
+                }
+                _ => self.producers(v, &mut memory),
+            }
+        }
+        pull.sort_unstable_by(|a, b| b.cmp(a));
+        (pull, memory)
+    }
+    /// Values of members that others read, or that are outputs.
+    fn roots(&self, members: &[NodeId]) -> Vec<ValueId> {
+        let state = &self.r.state;
+        let outside = |v: ValueId| {
+            if self.p.output[v.index()] || self.p.placed[v.index()].is_some() {
+                return true;
+            }
+            let mut stack: SmallVec<[ValueId; 4]> = SmallVec::from_slice(&[v]);
+            while let Some(v) = stack.pop() {
+                for n in &self.p.users[v.index()] {
+                    if members.binary_search(n).is_ok() {
+                        continue;
+                    }
+                    if state.class[n.index()] != Class::View || state.region[n.index()].is_some() {
+                        return true;
+                    }
+                    stack.push(self.p.g.nodes[n.index()].output);
+                }
+            }
+            false
+        };
+        members.iter().map(|n| self.p.g.nodes[n.index()].output).filter(|&v| outside(v)).collect()
+    }
+    fn build(&mut self, members: &[NodeId]) -> Result<Built, Fail> {
+        let roots = self.roots(members);
+        build(&mut Cx { p: self.p, t: self.t, state: &self.r.state }, members, &roots)
+    }
+
+    fn add(&mut self, n: NodeId) -> Result<(), FuseError> {
+        if self.opts.fuse && self.join_any(n) {
+            return Ok(());
+        }
+        self.alone(n, false)
+    }
+    /// Gives a node a region of its own, storing first what it needs in memory.
+    fn alone(&mut self, n: NodeId, forced: bool) -> Result<(), FuseError> {
+        // Each round stores one more value below the node, so it ends.
+        for _ in 0..=self.p.g.nodes.len() {
+            match self.build(&[n]) {
+                Ok(_) => {
+                    let (pull, memory) = self.deps(n);
+                    let closed = forced || self.r.state.class[n.index()] == Class::CumSum;
+                    let id = self.r.all.len() as u32;
+                    self.r.all.push(Region { members: vec![n], closed, forced, before: Bits::default() });
+                    self.r.state.region[n.index()] = Some(id);
+                    self.depend(id, &[pull, memory].concat());
+                    return Ok(());
+                }
+                Err(Fail::Materialise(v)) => self.materialise(v)?,
+                Err(fail) => return Err(self.error(n, &fail)),
+            }
+        }
+        Err(self.error(n, &Fail::Cut("its operands do not settle in memory".into())))
+    }
+    fn error(&self, n: NodeId, fail: &Fail) -> FuseError {
+        let node = &self.p.g.nodes[n.index()];
+        let reason = match fail {
+            Fail::Cut(s) => s.clone(),
+            other => format!("{other:?}"),
+        };
+        FuseError::Node { op: node.op.mnemonic().into(), node: n, reason }
+    }
+    /// Makes sure that a value is stored.
+    fn materialise(&mut self, v: ValueId) -> Result<(), FuseError> {
+        let ValueDef::Node(n) = self.p.g.value(v).def else {
+            let reason = "an input has no strided form".into();
+            return Err(FuseError::Node { op: "input".into(), node: NodeId(u32::MAX), reason });
+        };
+        match self.r.state.class[n.index()] {
+            Class::Inline => {
+                if !is_source(&self.p.g.nodes[n.index()].op) {
+                    self.r.state.class[n.index()] = Class::Elementwise;
+                }
+                self.alone(n, true)
+            }
+            Class::View => {
+                if self.opts.fuse && self.join_any(n) {
+                    return Ok(());
+                }
+                self.alone(n, true)
+            }
+            _ => Err(self.error(n, &Fail::Cut("it is needed in memory but has no region".into()))),
+        }
+    }
+
+    fn join_any(&mut self, n: NodeId) -> bool {
+        let (pull, memory) = self.deps(n);
+        for &r in &pull {
+            match self.try_join(n, r, &pull, &memory) {
+                Ok(()) => return true,
+                Err(reason) => self.cut(n, r, reason),
+            }
+        }
+        false
+    }
+    fn cut(&mut self, n: NodeId, r: u32, reason: String) {
+        let node = &self.p.g.nodes[n.index()];
+        for &v in &node.inputs {
+            let base = self.r.state.base(self.p, v);
+            if self.region_of(base) == Some(r) {
+                self.r.cuts.insert((n, base), reason.clone());
+            }
+        }
+    }
+    fn has(&self, r: u32, class: Class) -> bool {
+        self.r.all[r as usize].members.iter().any(|n| self.r.state.class[n.index()] == class)
+    }
+    fn accepts(&self, r: u32, n: NodeId) -> Result<(), &'static str> {
+        let region = &self.r.all[r as usize];
+        let cube = self.has(r, Class::MatMul);
+        match self.r.state.class[n.index()] {
+            Class::MatMul => Err("a matmul needs its operands in memory"),
+            Class::CumSum => Err("a running sum is a kernel of its own"),
+            Class::Reduce if cube => Err("a reduction does not join a matmul"),
+            Class::Gather if cube => Err("a gather does not join a matmul"),
+            Class::ArgReduce if cube || self.has(r, Class::Reduce) => Err("an index of an extreme does not join a reduction"),
+            _ if region.closed => Err("its producer's kernel is closed"),
+            _ if self.has(r, Class::ArgReduce) => Err("nothing follows the index of an extreme"),
+            _ => Ok(()),
+        }
+    }
+    fn try_join(&mut self, n: NodeId, r: u32, pull: &[u32], memory: &[u32]) -> Result<(), String> {
+        self.accepts(r, n)?;
+        let others: Vec<u32> = pull.iter().chain(memory).copied().filter(|&q| q != r).collect();
+        if memory.contains(&r) {
+            return Err("it also needs a value of that kernel in memory".into());
+        }
+        if others.iter().any(|&q| self.r.all[q as usize].before.has(r)) {
+            return Err("joining would make a cycle".into());
+        }
+        let mut members = self.r.all[r as usize].members.clone();
+        insert_sorted(&mut members, n);
+        self.fits(&members)?;
+        // Pull the other producers in, one by one.
+        let mut merged = vec![];
+        for &q in pull.iter().filter(|&&q| q != r) {
+            match self.try_merge(&members, r, q, &others, &merged) {
+                Ok(all) => {
+                    members = all;
+                    merged.push(q);
+                }
+                Err(reason) => self.cut(n, q, reason),
+            }
+        }
+        for m in &members {
+            self.r.state.region[m.index()] = Some(r);
+        }
+        self.r.all[r as usize].members = members;
+        for &q in &merged {
+            let before = std::mem::take(&mut self.r.all[q as usize]).before;
+            self.r.all[r as usize].before.union(&before);
+            let now = { let mut b = before; b.insert(r); b };
+            for x in &mut self.r.all {
+                if x.before.has(q) {
+                    x.before.union(&now);
+                }
+            }
+        }
+        let left: Vec<u32> = others.into_iter().filter(|q| !merged.contains(q)).collect();
+        self.depend(r, &left);
+        Ok(())
+    }
+    /// Members with those of region `q` added, if that makes one kernel.
+    fn try_merge(
+        &mut self,
+        members: &[NodeId],
+        r: u32,
+        q: u32,
+        others: &[u32],
+        merged: &[u32],
+    ) -> Result<Vec<NodeId>, String> {
+        let alone = |x: Class| self.has(q, x);
+        if self.r.all[q as usize].closed || alone(Class::ArgReduce) || alone(Class::CumSum) {
+            return Err("its producer's kernel is closed".into());
+        }
+        let (cube_r, cube_q) = (self.has(r, Class::MatMul), alone(Class::MatMul));
+        if cube_q {
+            return Err("one kernel holds one matmul".into());
+        }
+        if cube_r && (alone(Class::Reduce) || alone(Class::Gather)) {
+            return Err("a reduction does not join a matmul".into());
+        }
+        let before = |a: u32, b: u32| self.r.all[b as usize].before.has(a);
+        let mut group: Vec<u32> = merged.to_vec();
+        group.push(r);
+        if group.iter().any(|&g| before(g, q) || before(q, g)) || others.iter().any(|&o| before(q, o)) {
+            return Err("joining would make a cycle".into());
+        }
+        let mut all = [members, &self.r.all[q as usize].members].concat();
+        all.sort_unstable();
+        if cube_r {
+            let mine = &self.r.all[q as usize].members;
+            let roots = self.roots(&all);
+            if roots.iter().any(|v| mine.iter().any(|m| self.p.g.nodes[m.index()].output == *v)) {
+                return Err("others read it too".into());
+            }
+        }
+        self.fits(&all)?;
+        Ok(all)
+    }
+    /// Whether members make a kernel within the limits.
+    fn fits(&mut self, members: &[NodeId]) -> Result<(), String> {
+        let limits = &self.opts.limits;
+        if members.len() > limits.ops {
+            return Err(format!("limit of {} ops reached", limits.ops));
+        }
+        match self.build(members) {
+            Ok(built) => exceeds(&built.kernel, &self.opts.limits).map_or(Ok(()), Err),
+            Err(Fail::Cut(s)) => Err(s),
+            Err(Fail::Materialise(_)) => Err("an operand must be in memory first".into()),
+            Err(Fail::Split { .. }) => Err("its axes do not settle".into()),
+        }
+    }
+    /// Makes `r` depend on other regions, and what depends on `r` too.
+    fn depend(&mut self, r: u32, on: &[u32]) {
+        let mut before = std::mem::take(&mut self.r.all[r as usize].before);
+        for &q in on.iter().filter(|&&q| q != r) {
+            before.insert(q);
+            before.union(&self.r.all[q as usize].before);
+        }
+        for x in &mut self.r.all {
+            if x.before.has(r) {
+                x.before.union(&before);
+            }
+        }
+        self.r.all[r as usize].before = before;
+    }
+}
+
+impl Default for Region {
+    fn default() -> Region {
+        Region { members: vec![], closed: true, forced: false, before: Bits::default() }
+    }
+}
+
+fn insert_sorted(members: &mut Vec<NodeId>, n: NodeId) {
+    if let Err(i) = members.binary_search(&n) {
+        members.insert(i, n);
+    }
+}
+
+/// Which limit a kernel exceeds.
+fn exceeds(k: &Kernel, limits: &FuseLimits) -> Option<String> {
+    if k.body.len() > 2 * limits.ops {
+        return Some(format!("limit of {} ops reached", limits.ops));
+    }
+    if k.operands.len() > limits.operands {
+        return Some(format!("limit of {} operands reached", limits.operands));
+    }
+    (live(k) > limits.live).then(|| format!("limit of {} live values reached", limits.live))
+}
+
+/// Most values over the whole space that are alive at once; they compete for local memory.
+fn live(k: &Kernel) -> usize {
+    let all = AxisSet::first(k.axes.iter().filter(|&&d| d != Dim::ONE).count());
+    let full = |m: AxisSet| m.0.count_ones() >= all.0.count_ones();
+    let mut last = vec![0; k.body.len()];
+    for (i, inst) in k.body.iter().enumerate() {
+        last[i] = i;
+        operands(&inst.op, |v| last[v.index()] = i);
+    }
+    for s in &k.stores {
+        last[s.value.index()] = k.body.len();
+    }
+    let mut dies = vec![0usize; k.body.len() + 1];
+    let (mut now, mut most) = (0, 0);
+    for (i, inst) in k.body.iter().enumerate() {
+        if full(inst.mask) {
+            now += 1;
+            most = most.max(now);
+            dies[last[i]] += 1;
+        }
+        now -= dies[i];
+    }
+    most
+}
+
+/// Calls `f` on each operand of an op.
+pub(crate) fn operands(op: &dvm_ir::kernel::KOp, mut f: impl FnMut(dvm_ir::kernel::KValue)) {
+    use dvm_ir::kernel::KOp;
+    match op {
+        KOp::Load { .. } | KOp::Const(_) | KOp::DimConst(_) | KOp::Iota { .. } | KOp::MatMul { .. } => {}
+        KOp::Gather { index, .. } => f(*index),
+        KOp::Unary(_, x)
+        | KOp::Cast(x)
+        | KOp::Reduce(_, x, _)
+        | KOp::ArgReduce { x, .. }
+        | KOp::CumSum { x, .. } => f(*x),
+        KOp::Binary(_, x, y) => [*x, *y].into_iter().for_each(f),
+        KOp::Fma(x, y, z) | KOp::Select(x, y, z) | KOp::Clamp(x, y, z) => {
+            [*x, *y, *z].into_iter().for_each(f);
+        }
+    }
+}
