@@ -33,7 +33,8 @@ impl Affine {
         if by == Dim::ZERO {
             return Affine::zero();
         }
-        let terms = self.terms.iter().map(|&(a, s)| (a, mul(t, s, by))).filter(|x| x.1 != Dim::ZERO).collect();
+        let terms =
+            self.terms.iter().map(|&(a, s)| (a, mul(t, s, by))).filter(|x| x.1 != Dim::ZERO).collect();
         Affine { offset: mul(t, self.offset, by), terms }
     }
     pub(crate) fn plus(&self, t: &mut DimTable, o: &Affine) -> Affine {

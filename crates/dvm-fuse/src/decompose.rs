@@ -85,14 +85,7 @@ fn mean_of(b: &mut Builder, x: ValueId, axes: &[usize], keepdims: bool) -> Value
 }
 
 /// `d / sqrt(mean(s^2) + eps) * scale [+ bias]`, scale and bias being `params[1..]`.
-fn normalise(
-    b: &mut Builder,
-    d: ValueId,
-    s: ValueId,
-    params: &[ValueId],
-    axis: usize,
-    eps: f64,
-) -> ValueId {
+fn normalise(b: &mut Builder, d: ValueId, s: ValueId, params: &[ValueId], axis: usize, eps: f64) -> ValueId {
     let square = b.onto(Mul, s, s);
     let variance = mean(b, square, axis);
     let shifted = b.with(Add, variance, eps);
@@ -237,14 +230,7 @@ fn power(b: &mut Builder, x: ValueId, n: u64) -> ValueId {
 }
 
 /// Padding as concatenation: every piece is then stored straight into its place.
-fn pad(
-    b: &mut Builder,
-    x: ValueId,
-    before: &[Dim],
-    after: &[Dim],
-    mode: PadMode,
-    value: Scalar,
-) -> ValueId {
+fn pad(b: &mut Builder, x: ValueId, before: &[Dim], after: &[Dim], mode: PadMode, value: Scalar) -> ValueId {
     let mut y = x;
     for axis in 0..before.len() {
         y = pad_axis(b, y, axis, before[axis], after[axis], mode, value);
@@ -261,18 +247,18 @@ fn pad_axis(
     mode: PadMode,
     value: Scalar,
 ) -> ValueId {
-    // A negative amount crops. What is cropped never serves as a source of padding.
+    // A negative amount crops; padding on the other side still takes its elements from the whole operand.
     let (crop_before, before) = split_sign(b, before);
     let (crop_after, after) = split_sign(b, after);
-    let full = b.shape(x)[axis];
+    let n = b.shape(x)[axis];
     let cropped = b.g.dims.add(crop_before, crop_after);
-    let n = b.g.dims.sub(full, cropped);
-    let x = b.slice_axis(x, axis, crop_before, n, 1);
+    let kept = b.g.dims.sub(n, cropped);
+    let middle = b.slice_axis(x, axis, crop_before, kept, 1);
     let mut pieces = vec![];
     let last = b.g.dims.sub(n, Dim::ONE);
     for (len, is_before) in [(before, true), (after, false)] {
         if !is_before {
-            pieces.push(x);
+            pieces.push(middle);
         }
         if len == Dim::ZERO {
             continue;
@@ -303,7 +289,7 @@ fn pad_axis(
         return pieces[0];
     }
     let mut shape = b.shape(x);
-    shape[axis] = b.g.dims.add(n, before);
+    shape[axis] = b.g.dims.add(kept, before);
     shape[axis] = b.g.dims.add(shape[axis], after);
     let ty = TensorType { dtype: b.dtype(x), shape };
     b.push(Op::Concat { axis }, &pieces, ty)
@@ -315,4 +301,3 @@ fn split_sign(b: &mut Builder, amount: Dim) -> (Dim, Dim) {
     let negative = t.neg(amount);
     (t.max(negative, Dim::ZERO), t.max(amount, Dim::ZERO))
 }
-

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::affine::{Affine, Map, broadcast, broadcast_map};
 use crate::finish;
 use crate::lower::Prim;
-use crate::memory::{Found, Loc, State, locate, place};
+use crate::memory::{Found, Loc, State, locate, place, view_of};
 use crate::regions::Class;
 use crate::reshape::{self, Regroup};
 use crate::space::{Space, Splits, analyse};
@@ -125,7 +125,10 @@ impl<'a, 'b> Emit<'a, 'b> {
     }
     fn finish(self, roots: &[ValueId]) -> Built {
         let mut kernel = self.kernel;
-        let axes = roots.iter().filter_map(|&v| self.space.digits(v)).map(|d| d.into_iter().flatten().collect::<Vec<u8>>());
+        let axes = roots
+            .iter()
+            .filter_map(|&v| self.space.digits(v))
+            .map(|d| d.into_iter().flatten().collect::<Vec<u8>>());
         let widest = axes.max_by_key(|d| d.len()).unwrap_or_default();
         let order = finish::order(&kernel, &widest);
         finish::permute(&mut kernel, &order);
@@ -200,7 +203,8 @@ impl<'a, 'b> Emit<'a, 'b> {
         let k = self.value(v, map.clone())?;
         let loc = place(self.cx.t, self.cx.p, v);
         let access = self.access(loc.offset, &loc.strides, &map);
-        let wanted = map.iter().flat_map(|e| &e.terms).fold(AxisSet::EMPTY, |m, x| m.or(AxisSet::one(x.0 as usize)));
+        let wanted =
+            map.iter().flat_map(|e| &e.terms).fold(AxisSet::EMPTY, |m, x| m.or(AxisSet::one(x.0 as usize)));
         let extra = self.mask(k).minus(wanted);
         if (0..self.space.extents.len()).any(|a| extra.has(a) && self.space.extents[a] != Dim::ONE) {
             return Err(Fail::Cut("its values run along other axes".into()));
@@ -221,8 +225,9 @@ impl<'a, 'b> Emit<'a, 'b> {
         self.memo.insert(key, k);
         Ok(k)
     }
-    fn pulled(&mut self, mut v: ValueId, mut map: Map) -> Result<KValue, Fail> {
+    fn pulled(&mut self, start: ValueId, mut map: Map) -> Result<KValue, Fail> {
         let (p, state) = (self.cx.p, self.cx.state);
+        let mut v = start;
         loop {
             let member = self.is_member(v);
             if let Some(s) = p.splat[v.index()] {
@@ -236,13 +241,13 @@ impl<'a, 'b> Emit<'a, 'b> {
                 }
             };
             if !node.op.is_view() {
-                return self.op(node, &map);
+                // Under views it may have been computed at this map before.
+                return if v == start { self.op(node, &map) } else { self.value(v, map) };
             }
-            if !member {
-                let found = self.locate(v);
-                if let Found::Memory(loc) = found {
-                    return Ok(self.load(&loc, &map));
-                }
+            // A member is stored here, so only what is below it can be in memory.
+            let found = if member { self.locate_below(node) } else { self.locate(v) };
+            if let Found::Memory(loc) = found {
+                return Ok(self.load(&loc, &map));
             }
             map = self.through(node, &map, member)?;
             v = node.inputs[0];
@@ -254,6 +259,17 @@ impl<'a, 'b> Emit<'a, 'b> {
         let computed =
             |v: ValueId| matches!(p.g.value(v).def, ValueDef::Node(n) if members.binary_search(&n).is_ok());
         locate(self.cx.t, p, self.cx.state, v, computed)
+    }
+    /// A view in the memory of its operand.
+    fn locate_below(&mut self, node: &Node) -> Found {
+        let from = self.cx.p.g.shape(node.inputs[0]);
+        let to = self.cx.p.g.shape(node.output);
+        match self.locate(node.inputs[0]) {
+            Found::Memory(loc) => {
+                view_of(self.cx.t, loc, &node.op, from, to).map_or(Found::Unstrided, Found::Memory)
+            }
+            other => other,
+        }
     }
     /// A value that must be in memory.
     fn in_memory(&mut self, v: ValueId, who: &str) -> Result<Loc, Fail> {

@@ -115,7 +115,8 @@ fn merge(t: &mut DimTable, kernel: &mut Kernel, i: usize) {
     kernel.axes[i + 1] = mul(t, kernel.axes[i], kernel.axes[i + 1]);
     kernel.axes.remove(i);
     accesses(kernel, |x| {
-        let strides: SmallVec<[Dim; 6]> = x.strides.iter().enumerate().filter(|x| x.0 != i).map(|x| *x.1).collect();
+        let strides: SmallVec<[Dim; 6]> =
+            x.strides.iter().enumerate().filter(|x| x.0 != i).map(|x| *x.1).collect();
         x.strides = strides;
     });
     axis_sets(

@@ -9,6 +9,7 @@
 //! - `space`: the iteration space of a region; `emit`: its kernel; `finish`: axis order and merging;
 //! - `schedule`: buffers, kernels shared by equal calls, levels, reasons of the boundaries.
 
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod affine;

@@ -121,7 +121,8 @@ fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
     let live = live_nodes(g);
     let mut is_output = vec![false; g.values.len()];
     g.outputs.iter().for_each(|o| is_output[o.value.index()] = true);
-    let p = Prim { g: shell(g), origin: vec![], placed: vec![], output: vec![], users: vec![], splat: vec![] };
+    let p =
+        Prim { g: shell(g), origin: vec![], placed: vec![], output: vec![], users: vec![], splat: vec![] };
     let mut l = Legal { p, map: vec![None; g.values.len()] };
     for input in &g.inputs {
         let ty = &g.value(input.value).ty;
@@ -129,12 +130,12 @@ fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
         l.p.g.inputs.last_mut().expect("just added").elements.clone_from(&input.elements);
         l.map[input.value.index()] = Some(v);
     }
-    let mut used = is_output.clone();
+    let mut uses: Vec<usize> = is_output.iter().map(|&o| usize::from(o)).collect();
     for (n, _) in g.nodes.iter().zip(&live).filter(|x| *x.1) {
-        n.inputs.iter().for_each(|v| used[v.index()] = true);
+        n.inputs.iter().for_each(|v| uses[v.index()] += 1);
     }
     for (i, value) in g.values.iter().enumerate() {
-        if let (ValueDef::Const(c), true) = (value.def, used[i]) {
+        if let (ValueDef::Const(c), true) = (value.def, uses[i] > 0) {
             l.map[i] = Some(l.p.g.constant(value.name.clone(), g.constants[c.index()].clone()));
         }
     }
@@ -146,8 +147,8 @@ fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
             node.inputs.iter().map(|v| l.map[v.index()].expect("nodes are in topological order")).collect();
         if let Op::Concat { .. } = node.op {
             for (k, x) in inputs.iter_mut().enumerate() {
-                let repeated = node.inputs[..k].contains(&node.inputs[k]);
-                if repeated || !l.is_free(*x) {
+                // A piece that others read too gets a buffer of its own: readers of a buffer wait for all its writers.
+                if uses[node.inputs[k].index()] > 1 || !l.is_free(*x) {
                     *x = l.copy(*x, origin[i]);
                 }
             }
@@ -162,7 +163,6 @@ fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
             }
         }
         l.map[node.output.index()] = Some(v);
-        // An output must not be stored into a later concatenation.
         if is_output[node.output.index()] && l.is_free(v) {
             l.p.output[v.index()] = true;
         }

@@ -43,9 +43,7 @@ impl State {
     pub(crate) fn in_memory(&self, p: &Prim, v: ValueId) -> bool {
         match p.g.value(v).def {
             ValueDef::Input(_) | ValueDef::Const(_) => true,
-            ValueDef::Node(n) => {
-                self.class[n.index()] == Class::Concat || self.region[n.index()].is_some()
-            }
+            ValueDef::Node(n) => self.class[n.index()] == Class::Concat || self.region[n.index()].is_some(),
         }
     }
     /// The nearest value under the views over `v` (or `v` itself) that is not a view or is stored.
@@ -107,15 +105,19 @@ pub(crate) fn locate(
     for &view in chain.iter().rev() {
         let node = p.g.def_node(view).expect("views are nodes");
         let (from, to) = (p.g.shape(node.inputs[0]), p.g.shape(view));
-        match through(t, &node.op, from, to, &loc.strides) {
-            Some((offset, strides)) => {
-                loc.offset = add(t, loc.offset, offset);
-                loc.strides = strides;
-            }
+        match view_of(t, loc, &node.op, from, to) {
+            Some(l) => loc = l,
             None => return Found::Unstrided,
         }
     }
     Found::Memory(loc)
+}
+
+/// A view of something in memory, when it has strides there.
+pub(crate) fn view_of(t: &mut DimTable, loc: Loc, op: &Op, from: &[Dim], to: &[Dim]) -> Option<Loc> {
+    let (offset, strides) = through(t, op, from, to, &loc.strides)?;
+    let offset = add(t, loc.offset, offset);
+    Some(Loc { offset, strides, ..loc })
 }
 
 /// Offset and strides of a view in the memory of its operand.

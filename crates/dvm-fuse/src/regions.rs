@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::bits::Bits;
 use crate::emit::{Built, Cx, Fail, build};
 use crate::lower::{Prim, is_source};
-use crate::memory::State;
+use crate::memory::{Found, State, locate};
 use crate::{FuseError, FuseLimits, FuseOptions};
 
 /// What a node is to fusion.
@@ -68,10 +68,9 @@ fn is_cheap(op: &Op) -> bool {
     match op {
         Op::Cast { .. } | Op::Select {} | Op::Clamp {} => true,
         Op::Unary(u) => matches!(u, Copy | Abs | Neg | Sign | Not | IsFinite | IsNan | IsInf),
-        Op::Binary(b) => !matches!(
-            b,
-            BinaryOp::Pow | BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem | BinaryOp::Fmod
-        ),
+        Op::Binary(b) => {
+            !matches!(b, BinaryOp::Pow | BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Rem | BinaryOp::Fmod)
+        }
         _ => false,
     }
 }
@@ -116,7 +115,11 @@ fn classify(p: &Prim, fuse: bool) -> Vec<Class> {
         let inline = fuse && c == Class::Elementwise && is_cheap(&node.op) && !stored && total <= MAX_INLINE;
         class.push(if inline { Class::Inline } else { c });
         // A view of something stored costs nothing to compute but is not computed from inputs: it is no inline operand.
-        cost.push(if c == Class::View && below.is_none() { usize::MAX / 65536 } else { total.min(usize::MAX / 65536) });
+        cost.push(if c == Class::View && below.is_none() {
+            usize::MAX / 65536
+        } else {
+            total.min(usize::MAX / 65536)
+        });
     }
     class
 }
@@ -235,7 +238,17 @@ impl Grow<'_> {
                     self.depend(id, &[pull, memory].concat());
                     return Ok(());
                 }
-                Err(Fail::Materialise(v)) => self.materialise(v)?,
+                Err(Fail::Materialise(v)) => {
+                    self.materialise(v)?;
+                    // A dense operand may have been all that a view lacked.
+                    let view = self.p.g.nodes[n.index()].output;
+                    if forced && self.r.state.class[n.index()] == Class::View {
+                        let found = locate(self.t, self.p, &self.r.state, view, |_| false);
+                        if matches!(found, Found::Memory(_)) {
+                            return Ok(());
+                        }
+                    }
+                }
                 Err(fail) => return Err(self.error(n, &fail)),
             }
         }
@@ -302,7 +315,9 @@ impl Grow<'_> {
             Class::CumSum => Err("a running sum is a kernel of its own"),
             Class::Reduce if cube => Err("a reduction does not join a matmul"),
             Class::Gather if cube => Err("a gather does not join a matmul"),
-            Class::ArgReduce if cube || self.has(r, Class::Reduce) => Err("an index of an extreme does not join a reduction"),
+            Class::ArgReduce if cube || self.has(r, Class::Reduce) => {
+                Err("an index of an extreme does not join a reduction")
+            }
             _ if region.closed => Err("its producer's kernel is closed"),
             _ if self.has(r, Class::ArgReduce) => Err("nothing follows the index of an extreme"),
             _ => Ok(()),
@@ -338,7 +353,11 @@ impl Grow<'_> {
         for &q in &merged {
             let before = std::mem::take(&mut self.r.all[q as usize]).before;
             self.r.all[r as usize].before.union(&before);
-            let now = { let mut b = before; b.insert(r); b };
+            let now = {
+                let mut b = before;
+                b.insert(r);
+                b
+            };
             for x in &mut self.r.all {
                 if x.before.has(q) {
                     x.before.union(&now);

@@ -137,11 +137,8 @@ pub(crate) fn strided(
     let su: SmallVec<[Dim; 6]> = ui.iter().map(|&i| strides[i]).collect();
     let vd: SmallVec<[Dim; 6]> = vi.iter().map(|&i| vs[i]).collect();
     // One dense run needs no correspondence of axes at all.
-    let runs = if merged(t, &ud, &su).is_some() {
-        vec![(0..ud.len(), 0..vd.len())]
-    } else {
-        align(t, &ud, &vd)
-    };
+    let runs =
+        if merged(t, &ud, &su).is_some() { vec![(0..ud.len(), 0..vd.len())] } else { align(t, &ud, &vd) };
     for (ur, vr) in runs {
         let mut stride = if ur.is_empty() { Dim::ZERO } else { merged(t, &ud[ur.clone()], &su[ur])? };
         for k in vr.rev() {

@@ -1,8 +1,6 @@
 //! From regions to a plan: final kernels, buffers, levels, and the reasons of the boundaries.
 
-use dvm_ir::plan::{
-    Boundary, Buffer, BufferId, BufferKind, Call, KernelId, Level, PlanInput, PlanOutput,
-};
+use dvm_ir::plan::{Boundary, Buffer, BufferId, BufferKind, Call, KernelId, Level, PlanInput, PlanOutput};
 use dvm_ir::{DimTable, Graph, Kernel, NodeId, Op, Plan, ValueDef, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -130,7 +128,12 @@ impl Scheduler<'_> {
         for input in &self.p.g.inputs {
             let ty = self.p.g.value(input.value).ty.clone();
             let buffer = self.buffer(t, input.value);
-            self.plan.inputs.push(PlanInput { input: input.clone(), dtype: ty.dtype, shape: ty.shape, buffer });
+            self.plan.inputs.push(PlanInput {
+                input: input.clone(),
+                dtype: ty.dtype,
+                shape: ty.shape,
+                buffer,
+            });
         }
     }
     fn outputs(&mut self, t: &mut DimTable) {

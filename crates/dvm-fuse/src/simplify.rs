@@ -25,7 +25,9 @@ fn unary(b: &mut Builder, op: UnaryOp, x: ValueId) -> Option<ValueId> {
         (UnaryOp::Neg, Some((Op::Unary(UnaryOp::Neg), from)))
         | (UnaryOp::Not, Some((Op::Unary(UnaryOp::Not), from))) => Some(from[0]),
         (UnaryOp::Abs, Some((Op::Unary(UnaryOp::Abs), _))) => Some(x),
-        (UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc, _) if !b.dtype(x).is_float() => Some(x),
+        (UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc, _) if !b.dtype(x).is_float() => {
+            Some(x)
+        }
         _ => None,
     }
 }
@@ -133,8 +135,8 @@ fn view(b: &mut Builder, op: &Op, x: ValueId, ty: &TensorType) -> Option<ValueId
             _ => None,
         },
         Op::Slice { start, len, step } => {
-            let whole = (0..len.len())
-                .all(|i| start[i] == Dim::ZERO && step[i] == 1 && len[i] == b.g.shape(x)[i]);
+            let whole =
+                (0..len.len()).all(|i| start[i] == Dim::ZERO && step[i] == 1 && len[i] == b.g.shape(x)[i]);
             whole.then_some(x)
         }
         _ => None,

@@ -60,9 +60,9 @@ impl Space {
         &self.created
     }
     fn entry<'a>(digits: &'a mut FxHashMap<ValueId, Partial>, p: &Prim, v: ValueId) -> &'a mut Partial {
-        digits.entry(v).or_insert_with(|| {
-            p.g.shape(v).iter().map(|&d| (d == Dim::ONE).then(Digits::new)).collect()
-        })
+        digits
+            .entry(v)
+            .or_insert_with(|| p.g.shape(v).iter().map(|&d| (d == Dim::ONE).then(Digits::new)).collect())
     }
     /// The digits of every axis of a value.
     pub(crate) fn digits(&self, v: ValueId) -> Option<SmallVec<[Digits; 4]>> {
@@ -122,13 +122,8 @@ pub(crate) fn analyse(
     roots: &[ValueId],
     splits: &Splits,
 ) -> Result<Space, (Fail, Space)> {
-    let mut space = Space {
-        extents: vec![],
-        created: vec![],
-        digits: FxHashMap::default(),
-        count: 0,
-        matmul: None,
-    };
+    let mut space =
+        Space { extents: vec![], created: vec![], digits: FxHashMap::default(), count: 0, matmul: None };
     let scope = scope(p, class, members);
     let (anchor, closed) = anchor(p, class, members, roots);
     let cube = members.iter().any(|&n| class[n.index()] == Class::MatMul);
@@ -311,7 +306,8 @@ fn reshaped(t: &mut DimTable, p: &Prim, space: &mut Space, u: ValueId, v: ValueI
         {
             continue;
         }
-        let digits: Digits = ui[ur].iter().flat_map(|&i| space.digits_of(u, i).cloned().unwrap_or_default()).collect();
+        let digits: Digits =
+            ui[ur].iter().flat_map(|&i| space.digits_of(u, i).cloned().unwrap_or_default()).collect();
         match regroup(t, &digits, &space.extents, &vd[vr.clone()]) {
             Ok(groups) => {
                 let entry = Space::entry(&mut space.digits, p, v);
