@@ -54,7 +54,8 @@ macro_rules! for_each_form {
         /// Index of the extreme over r: `index` (i64) and `value` planes of `outer.body * inner.body` elements.
         /// Element r counts as `base + r + sum(index(extent) * stride)`. `last` keeps the last of equals.
         ArgReduce { index: Update Local, value: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, base: Param i64, strides: Param Strides, last: Param bool }
-        /// Running sum along r, starting from and leaving its total in `carry` (`outer.body * inner.body` elements).
+        /// Running sum along r, starting from and leaving its total in `carry` (`outer.body * inner.body` elements, f32 for f16
+        /// and bf16).
         CumSum { dst: Write Local, carry: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, exclusive: Param bool, reverse: Param bool }
         /// Left operand `m x k` to packed panels. Element (i, kk) is at `src + i * row_stride + kk * col_stride` bytes.
         LoadA { dst: Write Local, src: Read Mem, m: Param Size, k: Param Size, row_stride: Param i64, col_stride: Param i64, hints: Param Hints }

@@ -165,6 +165,6 @@ pub enum Init {
     Accumulate = 0,
     /// Always: plain result.
     Always = 1,
-    /// When every sequential extent of the phase stands at index 0.
+    /// At the first point of the phase's sequential walk. Legal in a body only.
     First = 2,
 }

@@ -50,8 +50,8 @@ pub struct Arg {
     pub dtype: DType,
     /// Extent in bytes.
     pub bytes: u64,
-    /// Required alignment of the base address in bytes, a power of two. The VM demands it of the workspace, whose dtype
-    /// says nothing of what is in it; of other arguments it demands the dtype's size.
+    /// Alignment of the base address in bytes, a power of two and at least the dtype's size. The VM demands the dtype's
+    /// size only; of the workspace, which holds tiles of several dtypes, this or 8, whichever is less.
     pub align: u32,
     /// Arrangement.
     pub layout: Layout,

@@ -49,7 +49,8 @@ pub(crate) fn bind(
         if len as u64 != arg.bytes {
             return Err(LaunchError::ArgBytes { arg: i, name: name(), expected: arg.bytes, got: len as u64 });
         }
-        let align = arg.dtype.size();
+        // The workspace holds tiles of any dtype that its declared alignment allows (verified).
+        let align = if arg.role == Role::Workspace { arg.align.min(8) } else { arg.dtype.size() };
         if len > 0 && !(ptr as usize).is_multiple_of(align as usize) {
             return Err(LaunchError::ArgAlign { arg: i, name: name(), align });
         }

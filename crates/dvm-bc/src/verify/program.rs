@@ -142,11 +142,10 @@ impl Checker<'_> {
             if a.role != Role::Input || b.role != Role::Output {
                 self.report.push(at, "is not of an input and an output");
             }
-            if a.bytes != b.bytes || b.zero {
-                self.report.push(
-                    at,
-                    format!("`{}` and `{}` differ in size, or the output is cleared", a.name, b.name),
-                );
+            if a.bytes != b.bytes || a.dtype.size() != b.dtype.size() || b.zero {
+                let (a, b) = (&a.name, &b.name);
+                self.report
+                    .push(at, format!("`{a}` and `{b}` differ in size or element, or the output is cleared"));
             }
             let taken =
                 self.home[input as usize] != input || self.home.iter().filter(|&&h| h == output).count() > 1;
