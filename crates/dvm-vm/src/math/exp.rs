@@ -123,20 +123,34 @@ fn expm1<V: Lanes>(x: V) -> V {
     V::select(tiny, x, expm1_limited(limit(x, -20.0, 89.0)))
 }
 
+/// `n / (d + d_lo)` for a small `d_lo`: one division, and its remainder folded in.
+#[inline(always)]
+fn divide<V: Lanes>(n: V, d: V, d_lo: V) -> V {
+    let r = V::splat(1.0).div(d);
+    let q = n.mul(r);
+    q.fnma(d_lo, q.fnma(d, n)).fma(r, q)
+}
+
 #[inline(always)]
 fn tanh<V: Lanes>(x: V) -> V {
     let a = x.abs();
     let e = expm1_limited(limit(a.add(a), 0.0, 20.0));
-    let y = e.div(e.add(V::splat(2.0))).copysign(x);
+    let two = V::splat(2.0);
+    let d = e.add(two);
+    // What the sum lost: exact up to e = 2, and beyond it does not count.
+    let d_lo = e.sub(d.sub(two));
+    let y = divide(e, d, d_lo).copysign(x);
     V::select(a.lt(V::splat(1e-8)), x, y)
 }
 
 /// 1 / (1 + e^-x), through e^-|x| so that nothing overflows and small results keep their precision.
 #[inline(always)]
 fn sigmoid<V: Lanes>(x: V) -> V {
+    let one = V::splat(1.0);
     let e = exp(x.abs().neg());
-    let numerator = V::select(x.lt(V::splat(0.0)), e, V::splat(1.0));
-    numerator.div(e.add(V::splat(1.0)))
+    let d = e.add(one);
+    let d_lo = e.sub(d.sub(one));
+    divide(V::select(x.lt(V::splat(0.0)), e, one), d, d_lo)
 }
 
 function!(Exp: Unary, x => exp(x));

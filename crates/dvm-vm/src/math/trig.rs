@@ -1,6 +1,6 @@
 //! Sine, cosine, tangent: `x = n pi/2 + r`, a polynomial in `r`, and the quadrant's sign and swap.
 //!
-//! Up to [`FAR`] the reduction is exact in its first step and keeps its error in the second; farther arguments, which
+//! Up to [`FAR`] the reduction is exact in its first step and rounds once in each of the next two; farther arguments, which
 //! models hardly ever have, go lane by lane through f64.
 
 use super::cheap::function;
@@ -26,25 +26,23 @@ const TAN: [f32; 7] = [
     0.004_662_853,
 ];
 
-/// The quadrant (in the low bits), `r`, and the error of `r`.
+/// The quadrant (in the low bits), `n`, and `x - n pi/2` but for the last two parts of pi/2: exact.
 #[inline(always)]
 fn reduce<V: Lanes>(x: V) -> (V::Bits, V, V) {
     let t = x.fma_c(std::f32::consts::FRAC_2_PI, MAGIC);
     let n = t.sub(V::splat(MAGIC));
-    let exact = n.fnma(V::splat(PI_2[0]), x);
-    let r = n.fnma(V::splat(PI_2[1]), exact);
-    let lo = n.fnma(V::splat(PI_2[1]), exact.sub(r));
-    (t.bits(), r, n.fnma(V::splat(PI_2[2]), lo))
+    (t.bits(), n, n.fnma(V::splat(PI_2[0]), x))
 }
 
 /// sin(x + shift * pi/2).
 #[inline(always)]
 fn sine<V: Lanes>(x: V, shift: i32) -> V {
-    let (q, r, lo) = reduce(x);
+    let (q, n, exact) = reduce(x);
+    let r = n.fnma(V::splat(PI_2[2]), n.fnma(V::splat(PI_2[1]), exact));
     let q = V::add_bits(q, V::splat_bits(shift));
     let s = r.mul(r);
-    let sin = r.add(poly(s, &SIN).mul(s).fma(r, lo));
-    let cos = s.fma_c(-0.5, 1.0).add(poly(s, &COS).fma(s.mul(s), r.mul(lo).neg()));
+    let sin = poly(s, &SIN).fma(s.mul(r), r);
+    let cos = poly(s, &COS).fma(s.mul(s), s.fma_c(-0.5, 1.0));
     let odd = V::bits_nonzero(V::and_bits(q, V::splat_bits(1)));
     let sign = V::shl_bits::<30>(V::and_bits(q, V::splat_bits(2)));
     V::from_bits(V::xor_bits(V::select(odd, cos, sin).bits(), sign))
@@ -52,7 +50,14 @@ fn sine<V: Lanes>(x: V, shift: i32) -> V {
 
 #[inline(always)]
 fn tangent<V: Lanes>(x: V) -> V {
-    let (q, r, lo) = reduce(x);
+    let (q, n, exact) = reduce(x);
+    // r and its error: the second product in two parts, and the two-sum of the difference.
+    let p = n.mul(V::splat(PI_2[1]));
+    let p_lo = n.fma(V::splat(PI_2[1]), p.neg());
+    let r = exact.sub(p);
+    let t = r.sub(exact);
+    let e = exact.sub(r.sub(t)).sub(p.add(t));
+    let lo = n.fnma(V::splat(PI_2[2]), e.sub(p_lo));
     let s = r.mul(r);
     // The derivative of tan is 1 + tan^2, about 1 + s + 2 s^2 / 3.
     let lo = lo.mul(s.fma(s.fma_c(2.0 / 3.0, 1.0), V::splat(1.0)));
