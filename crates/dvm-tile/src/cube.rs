@@ -4,6 +4,7 @@
 //! product accumulates over the walk, then the epilogue runs once on the m0 x n0 tile as vector code.
 //! A constant right operand is bound in panels instead of loaded.
 
+use dvm_bc::layout::Matrices;
 use dvm_bc::{
     AccToUb, BindB, DType, Hints, Init, LoadA, LoadB, MAX_PARALLEL, Mmad, Opcode, Place, Size,
     Space as Memory, layout,
@@ -23,34 +24,21 @@ const K_WHOLE: u64 = 768;
 /// Pieces of m and n that are tried, as multiples of the least number.
 const PARTS: [u64; 6] = [1, 2, 3, 4, 6, 8];
 
-/// How a constant right operand is packed once into [`dvm_bc::Layout::Panels`]. Offsets and strides in elements of the constant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// How a constant right operand is packed once into [`dvm_bc::Layout::Panels`], by [`layout::pack_panels`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pack {
-    /// Rows.
-    pub k: u64,
-    /// Columns.
-    pub n: u64,
+    /// Where its matrices are in the constant.
+    pub matrices: Matrices,
     /// Panel width.
     pub nr: u32,
-    /// First element.
-    pub offset: i64,
-    /// From row to row.
-    pub row_stride: i64,
-    /// From column to column.
-    pub col_stride: i64,
-    /// Number of matrices, `k * n` elements apart.
-    pub batch: u64,
 }
 
 impl Pack {
-    /// Bytes of the packed form, `None` on overflow.
+    /// Bytes of the packed form of elements of `elem` bytes, `None` on overflow.
     #[must_use]
-    pub fn bytes(&self, elem: u64) -> Option<u64> {
-        let panels = self.n.div_ceil(u64::from(self.nr).max(1));
-        self.panel_bytes(elem)?.checked_mul(panels)?.checked_mul(self.batch)
-    }
-    fn panel_bytes(&self, elem: u64) -> Option<u64> {
-        self.k.checked_mul(u64::from(self.nr))?.checked_mul(elem)
+    pub fn bytes(&self, elem: u32) -> Option<u64> {
+        let Matrices { batch, k, n, .. } = self.matrices;
+        layout::panels_bytes(elem, batch, k, n, self.nr)
     }
 }
 
@@ -82,15 +70,17 @@ fn pack(sp: &Space, p: &Product, spec: &MachineSpec) -> Option<Pack> {
     if stacked && !(whole && offset == 0 && p.b_len % (p.k * n_fold.n) == 0) {
         return None;
     }
-    Some(Pack {
-        k: p.k,
-        n: n_fold.n,
-        nr: spec.target.nr(p.dtype.size()),
-        offset: offset / size,
+    let (k, n) = (p.k, n_fold.n);
+    let matrices = Matrices {
+        offset: u64::try_from(offset / size).ok()?,
+        batch: if stacked { p.b_len / (k * n) } else { 1 },
+        k,
+        n,
+        batch_stride: matrix / size,
         row_stride: p.b_k / size,
         col_stride: strides[sp.folds.len() - 1] / size,
-        batch: if stacked { p.b_len / (p.k * n_fold.n) } else { 1 },
-    })
+    };
+    Some(Pack { matrices, nr: spec.target.nr(p.dtype.size()) })
 }
 
 /// Picks the blocks of a product and the tiles of the folds.
@@ -156,7 +146,7 @@ pub(crate) fn choose(
         let tiles_m = batch.saturating_mul(m.div_ceil(m0));
         let mut most_n = cap_acc / (m0 * acc_elem);
         if !bound {
-            most_n = most_n.min(cap_b / (k0 * elem));
+            most_n = most_n.min(cap_b / (k0 * elem) / nr * nr);
         }
         sp.folds[mi].cut(m0);
         sp.folds[ni].cut(nr.min(n));
@@ -298,11 +288,12 @@ fn bind(
 ) -> Result<(dvm_bc::Mem, i64), Fault> {
     let too_large = Fault::TooLarge("a packed operand");
     let elem = u64::from(p.dtype.size());
-    let bytes = pack.bytes(elem).and_then(|b| i64::try_from(b).ok()).ok_or(too_large)?;
-    let matrix = bytes / i64::try_from(pack.batch.max(1)).unwrap_or(1);
-    let panel = matrix / i64::try_from(pack.n.div_ceil(u64::from(pack.nr))).unwrap_or(1).max(1);
+    let Matrices { k, n, .. } = pack.matrices;
+    let one = layout::panels_bytes(p.dtype.size(), 1, k, n, pack.nr).and_then(|b| i64::try_from(b).ok());
+    let matrix = one.ok_or(too_large)?;
+    let panel = matrix / i64::try_from(n.div_ceil(u64::from(pack.nr))).unwrap_or(1).max(1);
     let ni = sp.folds.len() - 1;
-    let plain = (p.k * pack.n * elem) as i64;
+    let plain = (k * n * elem) as i64;
     let mut mem = dvm_bc::Mem { slot: p.b, offset: 0, strides: dvm_bc::Strides::new() };
     for (i, (f, &s)) in sp.folds.iter().zip(sp.strides(p.b_access)).enumerate() {
         let stride = if i == ni {

@@ -3,6 +3,7 @@
 //! Each distinct kernel is compiled once; its calls become units that differ in their slots. Every level is a step.
 //! Intermediates share one workspace argument: a buffer lives from the level that stores it to the last that loads it.
 
+use dvm_bc::layout::Matrices;
 use dvm_bc::{Arg, Layout, Program, Role, Step, Template, Unit};
 use dvm_ir::plan::BufferKind;
 use dvm_ir::{DimValues, Plan};
@@ -344,14 +345,14 @@ impl<'a> Builder<'a> {
                         if self.s.packs.iter().any(|p| p.0 == index && p.1 == pack) {
                             continue;
                         }
-                        let size = buffer.dtype.size() as u64;
+                        let size = buffer.dtype.size() as u32;
                         let packed = pack.bytes(size).filter(|&n| i64::try_from(n).is_ok());
                         let packed = packed.ok_or_else(|| {
                             TileError::buffer(&buffer.name, Fault::TooLarge("its packed form"))
                         })?;
                         let name = format!("{}.panels{next}", buffer.name);
-                        let Pack { nr, k, n, batch, .. } = pack;
-                        let layout = Layout::Panels { nr, k, n, batch };
+                        let Matrices { k, n, batch, .. } = pack.matrices;
+                        let layout = Layout::Panels { nr: pack.nr, k, n, batch };
                         let binding = ArgBinding::Constant { index, pack: Some(pack) };
                         self.s.packs.push((index, pack, next));
                         self.arg(name, Role::Weight, buffer.dtype, packed, layout, false, binding);

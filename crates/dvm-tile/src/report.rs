@@ -112,7 +112,8 @@ impl fmt::Display for Tiling {
             }
         }
         if let Some(p) = &self.pack {
-            write!(f, ", panels of {} ({} x {} x {})", p.nr, p.batch, p.k, p.n)?;
+            let m = &p.matrices;
+            write!(f, ", panels of {} ({} x {} x {})", p.nr, m.batch, m.k, m.n)?;
         }
         Ok(())
     }

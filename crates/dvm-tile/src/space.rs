@@ -553,7 +553,7 @@ impl Space {
                     walked |= 1 << fold;
                     (Node::CumSum { x, fold, exclusive, reverse }, of(x) | 1 << fold)
                 }
-                Node::MatMul => (Node::MatMul, declared()),
+                Node::MatMul => (Node::MatMul, declared() & self.select(|f| f.n > 1)),
             };
             self.vals[i].node = node;
             self.vals[i].mask = mask;
