@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::{DType, Dim, Scalar};
 
 macro_rules! name_enum {
-    ($(#[$doc:meta])* $ty:ident { $($(#[$vdoc:meta])* $name:literal $v:ident,)* }) => {
+    ($(#[$doc:meta])* $ty:ident { $($(#[doc = $vdoc:literal])* $name:literal $v:ident,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum $ty { $($(#[$vdoc])* $v,)* }
+        pub enum $ty { $($(#[doc = $vdoc])* $v,)* }
         impl $ty {
             /// Every value.
             pub const ALL: &'static [$ty] = &[$($ty::$v,)*];
@@ -24,6 +24,9 @@ macro_rules! name_enum {
             /// The value with this name.
             #[must_use]
             pub fn from_name(s: &str) -> Option<$ty> { match s { $($name => Some($ty::$v),)* _ => None } }
+            /// What it means.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str { match self { $($ty::$v => concat!($($vdoc),*).trim_ascii(),)* } }
         }
         impl fmt::Display for $ty { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(self.name()) } }
     };
@@ -259,38 +262,111 @@ pub enum Attr {
     Word(String),
 }
 
+/// What kind of value an attribute has; decides how its text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttrKind {
+    /// [`Attr::Bool`].
+    Bool,
+    /// [`Attr::Int`].
+    Int,
+    /// [`Attr::Float`].
+    Float,
+    /// [`Attr::Int`] where it is written without a point, else [`Attr::Float`].
+    Scalar,
+    /// [`Attr::Ints`].
+    Ints,
+    /// [`Attr::Dim`].
+    Dim,
+    /// [`Attr::Dims`].
+    Dims,
+    /// [`Attr::Word`].
+    Word,
+}
+
+impl fmt::Display for AttrKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AttrKind::Bool => "true or false",
+            AttrKind::Int => "an integer",
+            AttrKind::Float | AttrKind::Scalar => "a number",
+            AttrKind::Ints => "a list of integers",
+            AttrKind::Dim => "a dim",
+            AttrKind::Dims => "a list of dims",
+            AttrKind::Word => "a name",
+        })
+    }
+}
+
 /// A Rust type that is the value of an attribute.
 pub trait AttrField: Sized {
+    /// Its kind.
+    const KIND: AttrKind;
     /// As an attribute.
     fn to_attr(&self) -> Attr;
     /// From an attribute, `None` when it is of another kind.
     fn from_attr(a: &Attr) -> Option<Self>;
 }
 macro_rules! attr_field {
-    ($t:ty, $self:ident => $to:expr, $($pat:pat => $from:expr),+) => {
+    ($t:ty, $kind:ident, $self:ident => $to:expr, $($pat:pat => $from:expr),+) => {
         impl AttrField for $t {
+            const KIND: AttrKind = AttrKind::$kind;
             fn to_attr(&self) -> Attr { let $self = self; $to }
             fn from_attr(a: &Attr) -> Option<Self> { match a { $($pat => $from,)+ _ => None } }
         }
     };
 }
-attr_field!(bool, x => Attr::Bool(*x), Attr::Bool(b) => Some(*b));
-attr_field!(i64, x => Attr::Int(*x), Attr::Int(i) => Some(*i));
-attr_field!(f64, x => Attr::Float(*x), Attr::Float(f) => Some(*f), Attr::Int(i) => Some(*i as f64));
-attr_field!(usize, x => Attr::Int(*x as i64), Attr::Int(i) => usize::try_from(*i).ok());
-attr_field!(Vec<usize>, x => Attr::Ints(x.iter().map(|&i| i as i64).collect()),
+attr_field!(bool, Bool, x => Attr::Bool(*x), Attr::Bool(b) => Some(*b));
+attr_field!(i64, Int, x => Attr::Int(*x), Attr::Int(i) => Some(*i));
+attr_field!(f64, Float, x => Attr::Float(*x), Attr::Float(f) => Some(*f));
+attr_field!(usize, Int, x => Attr::Int(*x as i64), Attr::Int(i) => usize::try_from(*i).ok());
+attr_field!(Vec<usize>, Ints, x => Attr::Ints(x.iter().map(|&i| i as i64).collect()),
     Attr::Ints(v) => v.iter().map(|&i| usize::try_from(i).ok()).collect());
-attr_field!(Vec<i64>, x => Attr::Ints(x.clone()), Attr::Ints(v) => Some(v.clone()));
-attr_field!(Dim, x => Attr::Dim(*x), Attr::Dim(d) => Some(*d));
-attr_field!(Vec<Dim>, x => Attr::Dims(x.clone()), Attr::Dims(d) => Some(d.clone()), Attr::Ints(v) => v.is_empty().then(Vec::new));
-attr_field!(DType, x => Attr::Word(x.name().into()), Attr::Word(w) => DType::from_name(w));
-attr_field!(PadMode, x => Attr::Word(x.name().into()), Attr::Word(w) => PadMode::from_name(w));
-attr_field!(ReduceOp, x => Attr::Word(x.name().into()), Attr::Word(w) => ReduceOp::from_name(w));
-attr_field!(Scalar, x => match x { Scalar::Float(f) => Attr::Float(*f), Scalar::Int(i) => Attr::Int(*i) },
+attr_field!(Vec<i64>, Ints, x => Attr::Ints(x.clone()), Attr::Ints(v) => Some(v.clone()));
+attr_field!(Dim, Dim, x => Attr::Dim(*x), Attr::Dim(d) => Some(*d));
+attr_field!(Vec<Dim>, Dims, x => Attr::Dims(x.clone()), Attr::Dims(d) => Some(d.clone()));
+attr_field!(DType, Word, x => Attr::Word(x.name().into()), Attr::Word(w) => DType::from_name(w));
+attr_field!(PadMode, Word, x => Attr::Word(x.name().into()), Attr::Word(w) => PadMode::from_name(w));
+attr_field!(ReduceOp, Word, x => Attr::Word(x.name().into()), Attr::Word(w) => ReduceOp::from_name(w));
+attr_field!(Scalar, Scalar, x => match x { Scalar::Float(f) => Attr::Float(*f), Scalar::Int(i) => Attr::Int(*i) },
     Attr::Float(f) => Some(Scalar::Float(*f)), Attr::Int(i) => Some(Scalar::Int(*i)));
 
+/// An attribute of an op.
+#[derive(Clone, Copy, Debug)]
+pub struct AttrInfo {
+    /// Name.
+    pub name: &'static str,
+    /// Kind.
+    pub kind: AttrKind,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// A row of the table of structured ops.
+#[derive(Clone, Debug)]
+pub struct OpInfo {
+    /// Name in the text form.
+    pub mnemonic: &'static str,
+    /// Least and most operands.
+    pub arity: std::ops::RangeInclusive<usize>,
+    /// Attributes in declaration order.
+    pub attrs: &'static [AttrInfo],
+    /// What it computes.
+    pub meaning: &'static str,
+}
+
+/// An attribute that no [`Op::from_parts`] could use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadAttr {
+    /// The attribute.
+    pub name: &'static str,
+    /// What it must be.
+    pub kind: AttrKind,
+}
+
 macro_rules! ops {
-    ($($(#[$doc:meta])* $mnemonic:literal $name:ident($arity:expr) { $($(#[$fdoc:meta])* $field:ident: $ty:ty),* $(,)? })*) => {
+    ($($(#[doc = $doc:literal])* $mnemonic:literal $name:ident($arity:expr) {
+        $($(#[doc = $fdoc:literal])* $field:ident: $ty:ty),* $(,)?
+    })*) => {
         /// A tensor op. Every op has one output.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[non_exhaustive]
@@ -299,10 +375,22 @@ macro_rules! ops {
             Unary(UnaryOp),
             /// Elementwise, two operands of one dtype, broadcasting.
             Binary(BinaryOp),
-            $($(#[$doc])* $name { $($(#[$fdoc])* $field: $ty,)* },)*
+            $($(#[doc = $doc])* $name { $($(#[doc = $fdoc])* $field: $ty,)* },)*
         }
 
         impl Op {
+            /// The structured ops; elementwise ones are the values of [`UnaryOp`] and [`BinaryOp`].
+            pub const TABLE: &'static [OpInfo] = &[$(OpInfo {
+                mnemonic: $mnemonic,
+                arity: $arity,
+                attrs: &[$(AttrInfo {
+                    name: stringify!($field),
+                    kind: <$ty as AttrField>::KIND,
+                    meaning: concat!($($fdoc),*).trim_ascii(),
+                }),*],
+                meaning: concat!($($doc),*).trim_ascii(),
+            }),*];
+
             /// Name in the text form.
             #[must_use]
             pub fn mnemonic(&self) -> &'static str {
@@ -321,31 +409,27 @@ macro_rules! ops {
             pub fn arity(&self) -> std::ops::RangeInclusive<usize> {
                 match self { Op::Unary(_) => 1..=1, Op::Binary(_) => 2..=2, $(Op::$name { .. } => $arity,)* }
             }
-            /// The op of this mnemonic whose attributes `get` supplies; `Err` names a missing or ill-typed attribute, `None` means
-            /// there is no such op. Names of the attributes are given to `known` so that a caller can reject others.
+            /// The op of this mnemonic whose attributes `get` supplies in declaration order; `None` when there is no such op.
+            ///
+            /// # Errors
+            /// The attribute that `get` lacks, or gives with a value it cannot have.
             pub fn from_parts(
                 mnemonic: &str,
-                get: impl Fn(&str) -> Option<Attr>,
-                known: &mut Vec<&'static str>,
-            ) -> Option<Result<Op, &'static str>> {
+                mut get: impl FnMut(&'static str, AttrKind) -> Option<Attr>,
+            ) -> Option<Result<Op, BadAttr>> {
                 if let Some(u) = UnaryOp::from_name(mnemonic) { return Some(Ok(Op::Unary(u))); }
                 if let Some(b) = BinaryOp::from_name(mnemonic) { return Some(Ok(Op::Binary(b))); }
                 match mnemonic {
-                    $($mnemonic => {
-                        known.extend_from_slice(&[$(stringify!($field)),*]);
-                        let build = || -> Result<Op, &'static str> {
-                            Ok(Op::$name { $($field: {
-                                let a = get(stringify!($field)).ok_or(stringify!($field))?;
-                                <$ty as AttrField>::from_attr(&a).ok_or(stringify!($field))?
-                            },)* })
-                        };
-                        Some(build())
-                    })*
+                    $($mnemonic => Some(Op::$name { $($field: {
+                        let bad = BadAttr { name: stringify!($field), kind: <$ty as AttrField>::KIND };
+                        match get(bad.name, bad.kind).and_then(|a| <$ty as AttrField>::from_attr(&a)) {
+                            Some(v) => v,
+                            None => return Some(Err(bad)),
+                        }
+                    },)* }).map(Ok),)*
                     _ => None,
                 }
             }
-            /// Every mnemonic of the structured ops, for docs and completions.
-            pub const MNEMONICS: &'static [&'static str] = &[$($mnemonic),*];
         }
     };
 }
