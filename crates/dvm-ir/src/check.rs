@@ -88,6 +88,19 @@ impl DimTable {
             },
         }
     }
+    /// Whether one of the checks is this condition, written in terms of what is known by now.
+    pub(crate) fn is_checked(&mut self, cond: CheckCond, checks: &[Check]) -> bool {
+        if checks.iter().any(|c| c.cond == cond) {
+            return true;
+        }
+        // Asking twice does no harm, searching long does.
+        let kind = std::mem::discriminant(&cond);
+        let alike = checks.iter().map(|c| c.cond).filter(|c| std::mem::discriminant(c) == kind).take(256);
+        self.without_trace(|t| {
+            let cond = cond.map(|d| t.simplify(d));
+            alike.into_iter().any(|c| c.map(|d| t.simplify(d)) == cond)
+        })
+    }
     /// Relies on a condition from now on; somebody else must check it when symbols are bound ([`crate::Graph::assume`] does
     /// both).
     pub fn assume(&mut self, cond: CheckCond) {

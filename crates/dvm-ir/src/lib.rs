@@ -22,6 +22,7 @@ pub mod plan;
 mod tensor;
 #[doc(hidden)]
 pub mod testing;
+mod text;
 mod verify;
 
 pub use check::{Check, CheckCond};
@@ -34,4 +35,5 @@ pub use kernel::Kernel;
 pub use op::*;
 pub use plan::Plan;
 pub use tensor::{Tensor, TensorError};
+pub use text::{ParseError, TextOptions};
 pub use verify::Violation;

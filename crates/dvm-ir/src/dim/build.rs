@@ -49,9 +49,7 @@ impl DimTable {
         }
     }
     fn atom(&mut self, a: Atom) -> Dim {
-        let deep = |d: Dim| {
-            self.bounds[d.index()].depth >= MAX_DEPTH || matches!(self.as_atom(d), Some((_, Atom::Overflow)))
-        };
+        let deep = |d: Dim| self.bounds[d.index()].depth >= MAX_DEPTH || self.overflows(d);
         let a = match a.operands() {
             Some((x, y)) if deep(x) || deep(y) => Atom::Overflow,
             _ => a,
@@ -79,13 +77,14 @@ impl DimTable {
     }
     /// The symbol named `name`, created with range `0..` when it is new. Equal names are the same symbol.
     pub fn symbol(&mut self, name: &str) -> Dim {
-        self.symbol_with(name, SymbolFacts { lo: 0, hi: i64::MAX, value: false })
+        self.symbol_with(name, 0, false)
     }
     /// The symbol named `name` for an integer that may be negative (a run-time value, not an extent).
     pub fn value_symbol(&mut self, name: &str) -> Dim {
-        self.symbol_with(name, SymbolFacts { lo: i64::MIN + 1, hi: i64::MAX, value: true })
+        self.symbol_with(name, i64::MIN + 1, true)
     }
-    fn symbol_with(&mut self, name: &str, facts: SymbolFacts) -> Dim {
+    fn symbol_with(&mut self, name: &str, lo: i64, value: bool) -> Dim {
+        let facts = SymbolFacts { lo, hi: i64::MAX, value, declared: (lo, i64::MAX) };
         let i = match self.symbols.get_index_of(name) {
             Some(i) => i,
             None => self.symbols.insert_full(name.to_string(), facts).0,
@@ -109,6 +108,11 @@ impl DimTable {
             Some((_, Atom::Sym(s))) => Some(s),
             _ => None,
         }
+    }
+    /// Whether the dim has no value because it, or a part of it, is too large.
+    #[must_use]
+    pub fn overflows(&self, d: Dim) -> bool {
+        matches!(self.as_atom(d), Some((_, Atom::Overflow)))
     }
     /// Whether the dim prints as a sum, and so needs parentheses in a product.
     pub(crate) fn is_sum(&self, d: Dim) -> bool {

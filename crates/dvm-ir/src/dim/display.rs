@@ -103,7 +103,8 @@ impl fmt::Display for DisplayDim<'_> {
 /// Plain identifiers print bare, everything else quoted.
 pub(crate) fn symbol_text(name: &str) -> String {
     let plain = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
-    let reserved = ["floordiv", "min", "max", "broadcast", "eq", "lt", "overflow", "in"].contains(&name);
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+        && !name.contains("..");
+    let reserved = ["in", "inf", "nan"].contains(&name);
     if plain && !reserved { name.to_string() } else { format!("{name:?}") }
 }

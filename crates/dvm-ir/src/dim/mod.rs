@@ -17,6 +17,7 @@ use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 
 pub use display::DisplayDim;
+pub(crate) use display::symbol_text;
 pub use eval::{Bindings, DimError, DimValues};
 use poly::Poly;
 
@@ -121,6 +122,8 @@ struct SymbolFacts {
     hi: i64,
     /// A run-time value rather than an extent.
     value: bool,
+    /// `lo` and `hi` without what checks imply.
+    declared: (i64, i64),
 }
 
 /// Interned dims of one graph with the facts known about its symbols.
@@ -175,6 +178,15 @@ impl DimTable {
     #[must_use]
     pub fn is_value(&self, s: Symbol) -> bool {
         self.symbols.get_index(s.index()).is_some_and(|(_, f)| f.value)
+    }
+    /// Declared bounds of a symbol, `None` where it has none; [`DimTable::range`] also knows what checks imply.
+    #[must_use]
+    pub fn symbol_range(&self, s: Symbol) -> (Option<i64>, Option<i64>) {
+        let bounds = |f: &SymbolFacts| {
+            let (lo, hi) = f.declared;
+            (Some(lo).filter(|&lo| lo > i64::MIN + 1), Some(hi).filter(|&hi| hi < i64::MAX))
+        };
+        self.symbols.get_index(s.index()).map_or((None, None), |(_, f)| bounds(f))
     }
     /// The symbol with this name.
     #[must_use]

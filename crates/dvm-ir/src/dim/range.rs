@@ -61,9 +61,14 @@ impl DimTable {
     }
     /// Runs a question on dims with the facts substituted and forgets what that interned.
     fn ask<T>(&mut self, a: Dim, b: Dim, question: impl FnOnce(&DimTable, Dim, Dim) -> T) -> T {
+        self.without_trace(|t| {
+            let (a, b) = (t.rewrite(a), t.rewrite(b));
+            question(t, a, b)
+        })
+    }
+    pub(crate) fn without_trace<T>(&mut self, f: impl FnOnce(&mut DimTable) -> T) -> T {
         let mark = self.mark();
-        let (a, b) = (self.rewrite(a), self.rewrite(b));
-        let answer = question(self, a, b);
+        let answer = f(self);
         self.reset(mark);
         answer
     }
@@ -112,13 +117,12 @@ impl DimTable {
         if c == 0 {
             return self.is_equal(a, Dim::ZERO);
         }
-        let mark = self.mark();
-        let c = self.constant(c);
-        let a = self.rewrite(a);
-        let r = self.rem(a, c);
-        let answer = self.is_equal(r, Dim::ZERO);
-        self.reset(mark);
-        answer
+        self.without_trace(|t| {
+            let c = t.constant(c);
+            let a = t.rewrite(a);
+            let r = t.rem(a, c);
+            t.is_equal(r, Dim::ZERO)
+        })
     }
 
     fn proves_at_least(&self, p: &Poly, least: i64) -> bool {
@@ -219,7 +223,7 @@ impl DimTable {
         // What is known of one symbol is known of the other.
         if let (Some(s), Some(r)) = (self.as_symbol(from), self.as_symbol(to)) {
             let f = self.symbols[s.index()].clone();
-            self.assume_range(r, f.lo, f.hi);
+            self.narrow(r, f.lo, f.hi);
         }
     }
     /// Whether an atom has one term of `p` and is in no other's operands.
@@ -242,14 +246,23 @@ impl DimTable {
         let (c, k) = (i128::from(t.coeff), i128::from(k));
         if c > 0 {
             let lo = -(k.div_euclid(c));
-            self.assume_range(s, i64::try_from(lo).unwrap_or(i64::MIN + 1), i64::MAX);
+            self.narrow(s, i64::try_from(lo).unwrap_or(i64::MIN + 1), i64::MAX);
         } else {
             let hi = k.div_euclid(-c);
-            self.assume_range(s, i64::MIN + 1, i64::try_from(hi).unwrap_or(i64::MAX));
+            self.narrow(s, i64::MIN + 1, i64::try_from(hi).unwrap_or(i64::MAX));
         }
     }
-    /// Narrows the range of a symbol to `lo..=hi`. A range that would be empty changes nothing.
+    /// Declares that a symbol is in `lo..=hi` (which binding checks). A range that would be empty changes nothing.
     pub fn assume_range(&mut self, s: Symbol, lo: i64, hi: i64) {
+        if let Some((_, f)) = self.symbols.get_index_mut(s.index()) {
+            let (lo, hi) = (f.declared.0.max(lo), f.declared.1.min(hi));
+            if lo <= hi {
+                f.declared = (lo, hi);
+            }
+        }
+        self.narrow(s, lo, hi);
+    }
+    fn narrow(&mut self, s: Symbol, lo: i64, hi: i64) {
         let Some((_, f)) = self.symbols.get_index_mut(s.index()) else { return };
         let (lo, hi) = (f.lo.max(lo), f.hi.min(hi));
         if lo > hi || (lo, hi) == (f.lo, f.hi) {
@@ -275,15 +288,21 @@ impl DimTable {
         self.rewriting = false;
         d
     }
+    /// The dim built anew under all that is known by now; dims made before a fact was known do not use it.
+    pub fn simplify(&mut self, d: Dim) -> Dim {
+        let d = self.rewrite(d);
+        // Nothing is replaced, but every part is made again.
+        self.replace_memo(d, None, Dim::ZERO, &mut HashMap::new())
+    }
     /// `d` with every occurrence of `from` replaced by `to`; `from` is a symbol, another atom or a whole dim.
     pub fn replace(&mut self, d: Dim, from: Dim, to: Dim) -> Dim {
-        self.replace_memo(d, from, to, &mut HashMap::new())
+        self.replace_memo(d, Some(from), to, &mut HashMap::new())
     }
-    fn replace_memo(&mut self, d: Dim, from: Dim, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
-        if d == from {
+    fn replace_memo(&mut self, d: Dim, from: Option<Dim>, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
+        if Some(d) == from {
             return to;
         }
-        let symbols = self.bounds[from.index()].symbols;
+        let symbols = from.map_or(0, |f| self.bounds[f.index()].symbols);
         if self.bounds[d.index()].symbols & symbols != symbols || self.as_const(d).is_some() {
             return d;
         }
@@ -302,15 +321,15 @@ impl DimTable {
         done.insert(d, sum);
         sum
     }
-    fn replace_atom(&mut self, id: AtomId, from: Dim, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
+    fn replace_atom(&mut self, id: AtomId, from: Option<Dim>, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
         let atom = self.atoms[id.0 as usize];
         let whole = self.intern(poly::of_atom(id));
-        if whole == from {
+        if Some(whole) == from {
             return to;
         }
         let Some((a, b)) = atom.operands() else { return whole };
         let (x, y) = (self.replace_memo(a, from, to, done), self.replace_memo(b, from, to, done));
-        if (x, y) == (a, b) {
+        if (x, y) == (a, b) && from.is_some() {
             return whole;
         }
         match atom {

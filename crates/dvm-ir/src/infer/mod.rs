@@ -237,7 +237,7 @@ impl Infer<'_> {
                 Err(self.fail(format_args!("{what}: {cond} never holds")))
             }
             Answer::Unknown => {
-                if !self.checks.iter().any(|c| c.cond == cond) {
+                if !self.dims.is_checked(cond, self.checks) {
                     let op = self.op.mnemonic();
                     let node = self.node.map_or(String::new(), |n| format!(" {n:?}"));
                     self.checks.push(Check { cond, what: format!("{op}{node}: {what}") });

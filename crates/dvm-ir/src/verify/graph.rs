@@ -137,7 +137,7 @@ impl Graph {
             let (is, should) = (text(ty), text(&inferred));
             r.require(same, format_args!("type is {is}, inference gives {should}"));
             for c in asked.drain(..) {
-                let known = self.checks.iter().any(|k| k.cond == c.cond);
+                let known = dims.is_checked(c.cond, &self.checks);
                 let cond = dims.display_cond(c.cond);
                 r.require(known, format_args!("`{cond}` is not among the checks ({})", c.what));
             }
