@@ -143,18 +143,18 @@ fn floats(op: &Op, args: &[Bound], dtype: DType, to: DType, n: f64) -> Option<Bo
     let x = args.first().copied().unwrap_or(Bound::exact(0.0, 0.0));
     let all_exact = args.iter().all(|a| a.err == 0.0);
     let slack = |b: Bound| 1e-6 + b.magnitude() * 2.0 * unit(to);
-    // A correctly rounded op: exact on exact operands, else the operands' error and one rounding.
+    // A correctly rounded op: exact on exact operands, else the operands' error and two roundings that differ.
     let rounded = |lo: f64, hi: f64, err: f64| {
         let b = Bound { lo, hi, err };
         let s = slack(b);
-        let err = if all_exact { 0.0 } else { err + unit(to) * b.magnitude() };
+        let err = if all_exact { 0.0 } else { err + 2.0 * unit(to) * b.magnitude() };
         Some(Bound { lo: lo - s, hi: hi + s, err })
     };
     // An op of a few ULP.
     let approximate = |lo: f64, hi: f64, err: f64| {
         let b = Bound { lo, hi, err };
         let s = slack(b);
-        Some(Bound { lo: lo - s, hi: hi + s, err: err + (4.0 * inner(dtype) + unit(to)) * b.magnitude() })
+        Some(Bound { lo: lo - s, hi: hi + s, err: err + (4.0 * inner(dtype) + 2.0 * unit(to)) * b.magnitude() })
     };
     let approximately = |b: Bound, err: f64| approximate(b.lo, b.hi, err);
     let u = inner(dtype);
