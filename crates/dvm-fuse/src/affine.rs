@@ -120,11 +120,12 @@ pub(crate) fn broadcast_map(t: &mut DimTable, map: &[Affine], shape: &[Dim], to:
     (0..shape.len()).map(|i| broadcast(t, &map[lead + i], shape[i], to[lead + i])).collect()
 }
 
-/// Strides of a dense row-major tensor.
+/// Strides of a dense row-major tensor. A tensor without elements gets the strides it would have with extents of 1, so
+/// that its axes stay distinct.
 pub(crate) fn dense(t: &mut DimTable, shape: &[Dim]) -> SmallVec<[Dim; 4]> {
     let mut strides: SmallVec<[Dim; 4]> = SmallVec::from_elem(Dim::ONE, shape.len());
     for i in (1..shape.len()).rev() {
-        strides[i - 1] = mul(t, strides[i], shape[i]);
+        strides[i - 1] = if shape[i] == Dim::ZERO { strides[i] } else { mul(t, strides[i], shape[i]) };
     }
     strides
 }

@@ -3,7 +3,7 @@
 //! Composites are f32 inside: halves are cast once on the way in and rounded once on the way out. The formulas are the
 //! ones the reference evaluator's definitions state.
 
-use dvm_ir::{BinaryOp, DType, Dim, Op, PadMode, ReduceOp, Scalar, TensorType, UnaryOp, ValueId};
+use dvm_ir::{BinaryOp, DType, Dim, DimTable, Op, PadMode, ReduceOp, Scalar, TensorType, UnaryOp, ValueId};
 
 use crate::builder::Builder;
 
@@ -247,12 +247,23 @@ fn pad_axis(
     mode: PadMode,
     value: Scalar,
 ) -> ValueId {
-    // A negative amount crops; padding on the other side still takes its elements from the whole operand.
-    let (crop_before, before) = split_sign(b, before);
-    let (crop_after, after) = split_sign(b, after);
+    // A negative amount crops, at worst into the padding of the other side, which still takes its elements from the whole
+    // operand.
+    let (crop_before, added_before) = split_sign(b, before);
+    let (crop_after, added_after) = split_sign(b, after);
     let n = b.shape(x)[axis];
-    let cropped = b.g.dims.add(crop_before, crop_after);
-    let kept = b.g.dims.sub(n, cropped);
+    let t = &mut b.g.dims;
+    let cropped = t.add(crop_before, crop_after);
+    let excess = t.sub(cropped, n);
+    let excess = t.max(excess, Dim::ZERO);
+    let kept = t.sub(n, cropped);
+    let kept = t.add(kept, excess);
+    let less = |t: &mut DimTable, d: Dim| {
+        let d = t.sub(d, excess);
+        t.max(d, Dim::ZERO)
+    };
+    let (before, after) = (less(t, added_before), less(t, added_after));
+    let skipped = t.sub(added_after, after);
     let middle = b.slice_axis(x, axis, crop_before, kept, 1);
     let mut pieces = vec![];
     let last = b.g.dims.sub(n, Dim::ONE);
@@ -276,11 +287,17 @@ fn pad_axis(
                 b.expand(edge, &shape)
             }
             PadMode::Reflect => {
-                let start = if is_before { len } else { b.g.dims.sub(last, Dim::ONE) };
+                let t = &mut b.g.dims;
+                let start = if is_before {
+                    added_before
+                } else {
+                    let start = t.sub(last, Dim::ONE);
+                    t.sub(start, skipped)
+                };
                 b.slice_axis(x, axis, start, len, -1)
             }
             PadMode::Wrap => {
-                let start = if is_before { b.g.dims.sub(n, len) } else { Dim::ZERO };
+                let start = if is_before { b.g.dims.sub(n, added_before) } else { skipped };
                 b.slice_axis(x, axis, start, len, 1)
             }
         });

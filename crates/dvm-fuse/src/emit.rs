@@ -50,7 +50,7 @@ const MAX_SPLITS: usize = 12;
 pub(crate) fn build(cx: &mut Cx, members: &[NodeId], roots: &[ValueId]) -> Result<Built, Fail> {
     let mut splits = Splits::default();
     for _ in 0..MAX_SPLITS {
-        let (fail, space) = match analyse(cx.t, cx.p, &cx.state.class, members, roots, &splits) {
+        let (fail, space) = match analyse(cx.t, cx.p, cx.state, members, roots, &splits) {
             Err(x) => x,
             Ok(space) => {
                 if space.extents.len() > MAX_AXES {
@@ -203,8 +203,7 @@ impl<'a, 'b> Emit<'a, 'b> {
         let k = self.value(v, map.clone())?;
         let loc = place(self.cx.t, self.cx.p, v);
         let access = self.access(loc.offset, &loc.strides, &map);
-        let wanted =
-            map.iter().flat_map(|e| &e.terms).fold(AxisSet::EMPTY, |m, x| m.or(AxisSet::one(x.0 as usize)));
+        let wanted = axes_in(&map);
         let extra = self.mask(k).minus(wanted);
         if (0..self.space.extents.len()).any(|a| extra.has(a) && self.space.extents[a] != Dim::ONE) {
             return Err(Fail::Cut("its values run along other axes".into()));
@@ -230,6 +229,10 @@ impl<'a, 'b> Emit<'a, 'b> {
         let mut v = start;
         loop {
             let member = self.is_member(v);
+            if p.g.shape(v).contains(&Dim::ZERO) {
+                // No element is ever computed, and there may be nothing to load from.
+                return Ok(self.inst(KOp::Const(Scalar::Int(0)), p.g.dtype(v), AxisSet::EMPTY));
+            }
             if let Some(s) = p.splat[v.index()] {
                 return Ok(self.inst(KOp::Const(s), p.g.dtype(v), AxisSet::EMPTY));
             }
@@ -312,14 +315,11 @@ impl<'a, 'b> Emit<'a, 'b> {
             }
             _ => match reshape::pull(t, map, from, to, &self.space.extents) {
                 Ok(m) => m,
-                Err(Regroup::Split { axis, .. }) if self.space.matmul.is_some_and(|(_, n)| n == axis) => {
-                    return Err(Fail::Cut("it would split the columns of a matmul".into()));
-                }
-                Err(Regroup::Split { axis, outer, inner }) => {
+                Err(Regroup::Split { axis, outer, inner }) if !self.space.whole.has(usize::from(axis)) => {
                     return Err(Fail::Split { axis, outer, inner });
                 }
-                Err(Regroup::Unrelated) if member => return Err(Fail::Materialise(node.inputs[0])),
-                Err(Regroup::Unrelated) => {
+                Err(_) if member => return Err(Fail::Materialise(node.inputs[0])),
+                Err(_) => {
                     let base = self.cx.state.base(self.cx.p, node.output);
                     if self.is_member(base) {
                         return Err(Fail::Cut(self.unrelated(from, to)));
@@ -420,7 +420,10 @@ impl<'a, 'b> Emit<'a, 'b> {
         let x = node.inputs[0];
         let (mut out, mut set, mut j) = (Map::new(), AxisSet::EMPTY, 0);
         for i in 0..self.cx.p.g.shape(x).len() {
-            if axes.contains(&i) {
+            if axes.contains(&i) && self.cx.p.g.shape(x)[i] == Dim::ONE {
+                out.push(Affine::zero());
+                j += usize::from(keepdims);
+            } else if axes.contains(&i) {
                 let Some(digits) = self.space.digits_of(x, i).cloned() else {
                     return Err(Fail::Cut("it reduces along an axis of its own".into()));
                 };
@@ -494,8 +497,10 @@ impl<'a, 'b> Emit<'a, 'b> {
         if set.is_empty() {
             return Ok(self.inst(KOp::Const(Scalar::Int(0)), DType::I64, AxisSet::EMPTY));
         }
+        let kept = axes_in(map);
         let x = self.value(node.inputs[0], inner)?;
-        let x = self.widen(x, set);
+        // An empty axis is an error only where there is a result at all, so all axes must be there.
+        let x = self.widen(x, set.or(kept));
         let axis = self.only(set)?;
         let mask = self.mask(x).minus(set);
         Ok(self.inst(KOp::ArgReduce { max, last, x, axis }, DType::I64, mask))
@@ -592,6 +597,11 @@ impl<'a, 'b> Emit<'a, 'b> {
         let dtype = self.cx.p.g.dtype(node.output);
         Ok(self.inst(op, dtype, AxisSet::first(self.space.extents.len())))
     }
+}
+
+/// Axes that an index map uses.
+fn axes_in(map: &[Affine]) -> AxisSet {
+    map.iter().flat_map(|e| &e.terms).fold(AxisSet::EMPTY, |m, x| m.or(AxisSet::one(x.0 as usize)))
 }
 
 /// Axes along which an address moves.

@@ -34,6 +34,8 @@ pub(crate) enum Found {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) class: Vec<Class>,
+    /// Nodes that were classed as recomputed, whatever became of them: axes spread through them all the same.
+    pub(crate) cheap: Vec<bool>,
     /// The region that computes a node's value and can store it.
     pub(crate) region: Vec<Option<u32>>,
 }

@@ -135,7 +135,8 @@ pub(crate) struct Grow<'a> {
 pub(crate) fn grow(p: &Prim, t: &mut DimTable, opts: &FuseOptions) -> Result<Regions, FuseError> {
     let class = classify(p, opts.fuse);
     let region = vec![None; p.g.nodes.len()];
-    let r = Regions { all: vec![], state: State { class, region }, cuts: FxHashMap::default() };
+    let cheap = class.iter().map(|&c| c == Class::Inline).collect();
+    let r = Regions { all: vec![], state: State { class, cheap, region }, cuts: FxHashMap::default() };
     let mut g = Grow { p, t, opts, r };
     for i in 0..p.g.nodes.len() {
         let n = NodeId::new(i);

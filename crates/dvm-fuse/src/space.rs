@@ -5,6 +5,7 @@
 //! the space where that is needed). Only where values are *stored* and what is *reduced* depends on the outcome;
 //! everything else follows by composing index maps from there.
 
+use dvm_ir::kernel::AxisSet;
 use dvm_ir::{Dim, DimTable, Node, NodeId, Op, ValueId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,6 +13,7 @@ use smallvec::SmallVec;
 use crate::affine::{Digits, Map, of_digits, same};
 use crate::emit::Fail;
 use crate::lower::Prim;
+use crate::memory::State;
 use crate::regions::Class;
 use crate::reshape::{Regroup, align, regroup, wide};
 
@@ -29,8 +31,9 @@ pub(crate) struct Space {
     created: Vec<(u32, u32)>,
     digits: FxHashMap<ValueId, Partial>,
     count: u32,
-    /// The axes m and n of a matmul.
-    pub(crate) matmul: Option<(u8, u8)>,
+    /// Axes that must stay whole: the columns of a matmul (a tile of them is what makes it fast), the axis of a running sum
+    /// or of an index of an extreme.
+    pub(crate) whole: AxisSet,
 }
 
 impl Splits {
@@ -80,13 +83,13 @@ impl Space {
 }
 
 /// Ops of a region and the views and recomputed ops below them.
-fn scope(p: &Prim, class: &[Class], members: &[NodeId]) -> Vec<NodeId> {
+fn scope(p: &Prim, state: &State, members: &[NodeId]) -> Vec<NodeId> {
     let mut seen: Vec<NodeId> = members.to_vec();
     let mut next = 0;
     while next < seen.len() {
         for &v in &p.g.nodes[seen[next].index()].inputs {
             if let dvm_ir::ValueDef::Node(n) = p.g.value(v).def
-                && matches!(class[n.index()], Class::View | Class::Inline)
+                && (state.class[n.index()] == Class::View || state.cheap[n.index()])
                 && !seen.contains(&n)
             {
                 seen.push(n);
@@ -117,29 +120,43 @@ fn anchor(p: &Prim, class: &[Class], members: &[NodeId], roots: &[ValueId]) -> (
 pub(crate) fn analyse(
     t: &mut DimTable,
     p: &Prim,
-    class: &[Class],
+    state: &State,
     members: &[NodeId],
     roots: &[ValueId],
     splits: &Splits,
 ) -> Result<Space, (Fail, Space)> {
-    let mut space =
-        Space { extents: vec![], created: vec![], digits: FxHashMap::default(), count: 0, matmul: None };
-    let scope = scope(p, class, members);
-    let (anchor, closed) = anchor(p, class, members, roots);
-    let cube = members.iter().any(|&n| class[n.index()] == Class::MatMul);
+    let mut space = Space {
+        extents: vec![],
+        created: vec![],
+        digits: FxHashMap::default(),
+        count: 0,
+        whole: AxisSet::EMPTY,
+    };
+    let scope = scope(p, state, members);
+    let (anchor, closed) = anchor(p, &state.class, members, roots);
+    let cube = members.iter().any(|&n| state.class[n.index()] == Class::MatMul);
     let shape = p.g.shape(anchor);
+    let fixed = |i: usize| {
+        members.iter().any(|n| match p.g.nodes[n.index()].op {
+            Op::MatMul { .. } => i + 1 == shape.len(),
+            Op::ArgMax { axis, .. } | Op::ArgMin { axis, .. } | Op::CumSum { axis, .. } => i == axis,
+            _ => false,
+        })
+    };
     let mut partial = Partial::new();
     for (i, &d) in shape.iter().enumerate() {
         let is_mn = cube && i + 2 >= shape.len();
         // A matmul has its last two axes even where they are of extent 1, but then nothing runs along them.
         let digits = if d != Dim::ONE || is_mn { space.axis(splits, d) } else { Digits::new() };
-        if is_mn {
-            let axis = space.extents.len() as u8 - 1;
-            space.matmul = Some((space.matmul.map_or(axis, |x| x.1), axis));
+        if fixed(i) {
+            space.whole = digits.iter().fold(space.whole, |m, &a| m.or(AxisSet::one(usize::from(a))));
         }
         partial.push(Some(if d == Dim::ONE { Digits::new() } else { digits }));
     }
     space.digits.insert(anchor, partial);
+    for &v in roots {
+        Space::entry(&mut space.digits, p, v);
+    }
     // The operands of a first reduction may share axes only through the values beside it, so one value after another
     // gets the axes it still lacks.
     let mut wanted = roots.to_vec();
@@ -316,8 +333,7 @@ fn reshaped(t: &mut DimTable, p: &Prim, space: &mut Space, u: ValueId, v: ValueI
                     changed = true;
                 }
             }
-            // The columns of a matmul stay whole: a tile of them is what makes it fast.
-            Err(Regroup::Split { axis, .. }) if space.matmul.is_some_and(|(_, n)| n == axis) => {}
+            Err(Regroup::Split { axis, .. }) if space.whole.has(usize::from(axis)) => {}
             Err(Regroup::Split { axis, outer, inner }) => return Err(Fail::Split { axis, outer, inner }),
             Err(Regroup::Unrelated) => {}
         }
