@@ -59,7 +59,7 @@ pub(crate) struct Importer<'m> {
 }
 
 /// `axis` of `NAME` as a symbol, when the model gives no name.
-fn axis_symbol(name: &str, axis: usize) -> String {
+pub(crate) fn axis_symbol(name: &str, axis: usize) -> String {
     format!("{name}.{axis}")
 }
 

@@ -11,9 +11,9 @@ mod summary;
 mod tensor;
 mod value;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use dvm_ir::Graph;
+use dvm_ir::{Graph, Tensor};
 use prost::Message;
 use prost::bytes::Bytes;
 
@@ -23,7 +23,7 @@ pub use ops::{Family, OpRow, table as op_table};
 pub use summary::{Summary, SummaryValue};
 
 use import::Importer;
-use proto::ModelProto;
+use proto::{ModelProto, TensorProto, dimension, type_proto};
 
 /// A model as a graph.
 #[derive(Clone, Debug)]
@@ -35,6 +35,9 @@ pub struct Imported {
     pub opset: i64,
     /// Tool that wrote the model, with its version.
     pub producer: String,
+    /// What the structure of the graph was decided by: inputs (no longer inputs of the graph) and dims, by value. The graph
+    /// serves other inputs only where these are the same.
+    pub decided_by: ImportOptions,
 }
 
 /// Imports a model from its bytes. External data are read from `opts.base_dir`.
@@ -43,7 +46,7 @@ pub struct Imported {
 /// Bytes that are no ONNX model; everything in it that is not supported or not valid, at once; inputs or dims whose values
 /// decide the structure of the graph.
 pub fn import(bytes: &[u8], opts: &ImportOptions) -> Result<Imported, ImportError> {
-    import_model(&decode(Bytes::copy_from_slice(bytes))?, opts)
+    import_model(&decode(bytes)?, opts)
 }
 
 /// Imports a model from a file; external data lie in its folder unless `opts` names another.
@@ -51,15 +54,22 @@ pub fn import(bytes: &[u8], opts: &ImportOptions) -> Result<Imported, ImportErro
 /// # Errors
 /// As [`import`], and when the file cannot be read.
 pub fn import_file(path: impl AsRef<Path>, opts: &ImportOptions) -> Result<Imported, ImportError> {
-    let path = path.as_ref();
-    let bytes =
-        std::fs::read(path).map_err(|source| ImportError::Io { path: path.display().to_string(), source })?;
+    let (model, base_dir) = read_file(path.as_ref())?;
     let mut opts = opts.clone();
-    if opts.base_dir.is_none() {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        opts.base_dir = Some(folder.to_path_buf());
-    }
-    import_model(&decode(bytes.into())?, &opts)
+    opts.base_dir.get_or_insert(base_dir);
+    import_model(&model, &opts)
+}
+
+/// A model's messages from a file, and the folder its external data lie in.
+///
+/// # Errors
+/// When the file cannot be read or is no ONNX model.
+pub fn read_file(path: &Path) -> Result<(ModelProto, PathBuf), ImportError> {
+    let bytes = std::fs::read(path)
+        .map_err(|source| ImportError::Io { path: path.display().to_string(), source })?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let model = ModelProto::decode(Bytes::from(bytes)).map_err(|e| ImportError::Decode(e.to_string()))?;
+    Ok((model, folder.to_path_buf()))
 }
 
 /// Imports a decoded model.
@@ -81,7 +91,62 @@ pub fn import_model(model: &ModelProto, opts: &ImportOptions) -> Result<Imported
     let opset = imp.opset("").unwrap_or(0);
     let graph = prune::prune(imp.graph);
     tracing::debug!(nodes = graph.nodes.len(), constants = graph.constants.len(), opset, "imported");
-    Ok(Imported { graph, opset, producer: producer(model) })
+    Ok(Imported { graph, opset, producer: producer(model), decided_by: opts.clone() })
+}
+
+/// Imports a decoded model for these inputs: where its structure depends on the values of inputs or dims, they are taken
+/// from here. [`Imported::decided_by`] then says which.
+///
+/// # Errors
+/// As [`import`], but for values that the inputs supply.
+pub fn import_for<N: AsRef<str>>(
+    model: &ModelProto,
+    opts: &ImportOptions,
+    inputs: &[(N, Tensor)],
+) -> Result<Imported, ImportError> {
+    let mut opts = opts.clone();
+    // Each round adds something, so the rounds end.
+    loop {
+        let (known, dims) = (opts.known.len(), opts.dims.len());
+        let error = match import_model(model, &opts) {
+            Ok(done) => return Ok(done),
+            Err(e) => e,
+        };
+        match &error {
+            ImportError::NeedsValues { inputs: names } => {
+                let given = inputs.iter().filter(|(n, _)| names.iter().any(|m| m == n.as_ref()));
+                opts.known.extend(given.map(|(n, t)| (n.as_ref().to_string(), t.clone())));
+            }
+            ImportError::NeedsDims { symbols } => {
+                let found = declared_dims(model, inputs);
+                opts.dims.extend(found.into_iter().filter(|(n, _)| symbols.contains(n)));
+            }
+            _ => return Err(error),
+        }
+        if (known, dims) == (opts.known.len(), opts.dims.len()) {
+            return Err(error);
+        }
+    }
+}
+
+/// Values of the symbols in the declared shapes of a model's inputs, from actual inputs.
+fn declared_dims<N: AsRef<str>>(model: &ModelProto, inputs: &[(N, Tensor)]) -> Vec<(String, i64)> {
+    let mut out: Vec<(String, i64)> = vec![];
+    for info in model.graph.iter().flat_map(|g| &g.input) {
+        let name = info.name.as_deref().unwrap_or("");
+        let Some((_, t)) = inputs.iter().find(|(n, _)| n.as_ref() == name) else { continue };
+        let Some(type_proto::Value::Tensor(ty)) = info.r#type.as_ref().and_then(|t| t.value.as_ref()) else { continue };
+        for (axis, (d, &n)) in ty.shape.iter().flat_map(|s| &s.dim).zip(t.shape()).enumerate() {
+            let symbol = match &d.value {
+                Some(dimension::Value::DimParam(p)) if !p.is_empty() => p.clone(),
+                _ => import::axis_symbol(name, axis),
+            };
+            if out.iter().all(|(s, _)| *s != symbol) {
+                out.push((symbol, n as i64));
+            }
+        }
+    }
+    out
 }
 
 /// What a model holds and what of it is not supported.
@@ -89,11 +154,29 @@ pub fn import_model(model: &ModelProto, opts: &ImportOptions) -> Result<Imported
 /// # Errors
 /// Bytes that are no ONNX model.
 pub fn summary(bytes: &[u8], opts: &ImportOptions) -> Result<Summary, ImportError> {
-    Ok(summary::of(&decode(Bytes::copy_from_slice(bytes))?, opts))
+    Ok(summary::of(&decode(bytes)?, opts))
 }
 
-fn decode(bytes: Bytes) -> Result<ModelProto, ImportError> {
+/// A model's messages.
+///
+/// # Errors
+/// Bytes that are no ONNX model.
+pub fn decode(bytes: &[u8]) -> Result<ModelProto, ImportError> {
     ModelProto::decode(bytes).map_err(|e| ImportError::Decode(e.to_string()))
+}
+
+/// Name and data of one serialised `TensorProto`, as ONNX's test data hold them.
+///
+/// # Errors
+/// Bytes that are no tensor, or an element type that has no dtype here.
+pub fn decode_tensor(bytes: &[u8]) -> Result<(String, Tensor), ImportError> {
+    let t = TensorProto::decode(bytes).map_err(|e| ImportError::Decode(e.to_string()))?;
+    let name = t.name.clone().unwrap_or_default();
+    match tensor::tensor(&t, None) {
+        Ok(tensor) => Ok((name, tensor)),
+        Err(error::Fail::Unsupported(r) | error::Fail::Invalid(r)) => Err(ImportError::Decode(r)),
+        Err(_) => Err(ImportError::Decode("not a tensor".into())),
+    }
 }
 
 fn producer(model: &ModelProto) -> String {
