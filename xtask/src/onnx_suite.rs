@@ -41,8 +41,17 @@ const OUT_OF_SCOPE: &[(&str, &[&str])] = &[
     (
         "sequences and optionals",
         &[
-            "SequenceConstruct", "SequenceAt", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceLength",
-            "SequenceMap", "SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement",
+            "SequenceConstruct",
+            "SequenceAt",
+            "SequenceEmpty",
+            "SequenceInsert",
+            "SequenceErase",
+            "SequenceLength",
+            "SequenceMap",
+            "SplitToSequence",
+            "ConcatFromSequence",
+            "Optional",
+            "OptionalGetElement",
             "OptionalHasElement",
         ],
     ),
@@ -51,21 +60,44 @@ const OUT_OF_SCOPE: &[(&str, &[&str])] = &[
     (
         "quantised arithmetic",
         &[
-            "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "QuantizeLinear", "DequantizeLinear",
+            "QLinearConv",
+            "QLinearMatMul",
+            "ConvInteger",
+            "MatMulInteger",
+            "QuantizeLinear",
+            "DequantizeLinear",
             "DynamicQuantizeLinear",
         ],
     ),
     (
         "images",
         &[
-            "Resize", "Upsample", "GridSample", "RoiAlign", "AffineGrid", "ImageDecoder", "CenterCropPad", "Col2Im",
-            "MaxUnpool", "MaxRoiPool", "DeformConv", "NonMaxSuppression", "ConvTranspose",
+            "Resize",
+            "Upsample",
+            "GridSample",
+            "RoiAlign",
+            "AffineGrid",
+            "ImageDecoder",
+            "CenterCropPad",
+            "Col2Im",
+            "MaxUnpool",
+            "MaxRoiPool",
+            "DeformConv",
+            "NonMaxSuppression",
+            "ConvTranspose",
         ],
     ),
     ("signals", &["DFT", "STFT", "MelWeightMatrix", "HannWindow", "HammingWindow", "BlackmanWindow"]),
     (
         "random numbers",
-        &["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"],
+        &[
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+            "Bernoulli",
+            "Multinomial",
+        ],
     ),
     (
         "training",
@@ -75,7 +107,10 @@ const OUT_OF_SCOPE: &[(&str, &[&str])] = &[
     ("sorting", &["TopK"]),
     ("scattering", &["Scatter", "ScatterElements", "ScatterND", "TensorScatter"]),
     ("linear algebra", &["Det"]),
-    ("attention as one op", &["Attention", "RotaryEmbedding", "LinearAttention", "CausalConvWithState", "FlexAttention"]),
+    (
+        "attention as one op",
+        &["Attention", "RotaryEmbedding", "LinearAttention", "CausalConvWithState", "FlexAttention"],
+    ),
     ("bits reinterpreted", &["BitCast"]),
 ];
 
@@ -83,6 +118,11 @@ const OUT_OF_SCOPE: &[(&str, &[&str])] = &[
 fn out_of_scope(model: &ModelProto) -> Option<String> {
     let graph = model.graph.as_ref()?;
     let functions: BTreeSet<&str> = model.functions.iter().filter_map(|f| f.name.as_deref()).collect();
+    let opset =
+        model.opset_import.iter().find(|o| matches!(o.domain.as_deref(), None | Some("" | "ai.onnx")));
+    if opset.is_some_and(|o| o.version.unwrap_or(1) < 7) {
+        return Some("operator sets before 7".to_string());
+    }
     for node in &graph.node {
         let domain = node.domain.as_deref().unwrap_or("");
         if !matches!(domain, "" | "ai.onnx") && !functions.contains(node.op_type.as_deref().unwrap_or("")) {
@@ -92,7 +132,8 @@ fn out_of_scope(model: &ModelProto) -> Option<String> {
         if let Some((reason, _)) = OUT_OF_SCOPE.iter().find(|(_, ops)| ops.contains(&op)) {
             return Some((*reason).to_string());
         }
-        let training = |name: &str| node.attribute.iter().any(|a| a.name.as_deref() == Some(name) && a.i == Some(1));
+        let training =
+            |name: &str| node.attribute.iter().any(|a| a.name.as_deref() == Some(name) && a.i == Some(1));
         if training("training_mode") || (op == "Dropout" && node.input.len() > 2) {
             return Some("training".to_string());
         }
@@ -151,7 +192,8 @@ pub(crate) fn run(opts: &Options, engine: Engine) -> Result<bool> {
             Ok(Ok(())) => None,
             Ok(Err(e)) => Some(format!("{e:#}")),
             Err(p) => {
-                let text = p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied());
+                let text =
+                    p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied());
                 Some(format!("panicked: {}", text.unwrap_or("?")))
             }
         };
@@ -265,10 +307,10 @@ fn compare(got: &Tensor, want: &Tensor, rtol: f64, atol: f64) -> Result<()> {
         want.dtype(),
         want.shape()
     );
-    // A rounding step of a half is wider than the general tolerance.
+    // Two rounding steps of a half are wider than the general tolerance.
     let rtol = match want.dtype() {
         DType::F16 => rtol.max(2e-3),
-        DType::BF16 => rtol.max(1e-2),
+        DType::BF16 => rtol.max(1.6e-2),
         _ => rtol,
     };
     for i in 0..want.len() {
@@ -321,7 +363,8 @@ impl<'a> Report<'a> {
         }
         let failed = |c: &&Case| c.failure.is_some() && (all || c.scope.is_none());
         for c in self.cases.iter().filter(failed) {
-            let reason = c.failure.as_deref().unwrap_or("").lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            let reason =
+                c.failure.as_deref().unwrap_or("").lines().map(str::trim).collect::<Vec<_>>().join(" ");
             _ = writeln!(s, "FAILED {}: {reason}", c.name);
         }
         for (reason, (p, n)) in self.outside() {
@@ -365,13 +408,15 @@ impl<'a> Report<'a> {
             _ = writeln!(s, "### {}{}\n", name[..1].to_uppercase(), &name[1..]);
             _ = writeln!(s, "| op | since | node tests | remark |\n|---|---|---|---|");
             for r in *rows {
-                let op = if r.domain.is_empty() { r.name.to_string() } else { format!("{}.{}", r.domain, r.name) };
+                let op =
+                    if r.domain.is_empty() { r.name.to_string() } else { format!("{}.{}", r.domain, r.name) };
                 let tests = self.ops.get(op.as_str()).map_or(String::new(), |(p, n)| format!("{p} / {n}"));
                 _ = writeln!(s, "| {op} | {} | {tests} | {} |", r.since, r.note);
             }
             s.push('\n');
         }
-        let known: BTreeSet<&str> = dvm_onnx::op_table().iter().flat_map(|f| f.rows).map(|r| r.name).collect();
+        let known: BTreeSet<&str> =
+            dvm_onnx::op_table().iter().flat_map(|f| f.rows).map(|r| r.name).collect();
         let missing: Vec<&&str> = self.ops.keys().filter(|k| !known.contains(**k)).collect();
         if !missing.is_empty() {
             let list = missing.iter().map(|m| m.to_string()).collect::<Vec<_>>().join(", ");

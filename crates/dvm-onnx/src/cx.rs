@@ -3,6 +3,7 @@
 use dvm_ir::{BinaryOp, CheckCond, DType, Dim, DimTable, Op, ReduceOp, Scalar, Tensor, UnaryOp};
 
 use crate::error::{Fail, invalid, unsupported};
+use crate::fold;
 use crate::import::Importer;
 use crate::proto::{AttributeProto, GraphProto, NodeProto, attribute_type};
 use crate::tensor;
@@ -173,7 +174,22 @@ impl<'i, 'm> Cx<'i, 'm> {
         if let Some(nd) = self.imp.nd(v) {
             return Ok(nd.data);
         }
+        if self.folds(v)
+            && let Some(nd) = self.imp.nd(v)
+        {
+            return Ok(nd.data);
+        }
         Err(self.unknown(v))
+    }
+    /// Evaluates a value that depends on constants alone; whether it does.
+    fn folds(&mut self, v: V) -> bool {
+        let val = self.imp.val(v);
+        if val.tensor.is_some() {
+            return true;
+        }
+        let folded = val.id.and_then(|id| fold::constant_value(&self.imp.graph, id));
+        self.imp.vals[v.0 as usize].tensor = folded;
+        self.imp.val(v).tensor.is_some()
     }
     fn unknown(&mut self, v: V) -> Fail {
         let val = self.imp.val(v);
@@ -206,7 +222,9 @@ impl<'i, 'm> Cx<'i, 'm> {
     }
     /// A constant tensor operand.
     pub(crate) fn const_tensor(&mut self, v: V) -> Result<Tensor, Fail> {
-        if let Some(t) = &self.imp.val(v).tensor {
+        if self.folds(v)
+            && let Some(t) = &self.imp.val(v).tensor
+        {
             return Ok(t.clone());
         }
         let dtype = self.dtype(v);
@@ -333,6 +351,12 @@ impl<'i, 'm> Cx<'i, 'm> {
         }
         let mut shape = vec![Dim::ONE; rank - at];
         shape[..own.len()].copy_from_slice(&own);
+        self.reshape(x, shape)
+    }
+    /// A vector as axis `at` of a rank-`rank` tensor, the other extents being 1.
+    pub(crate) fn place_at(&mut self, x: V, at: usize, rank: usize) -> Result<V, Fail> {
+        let mut shape = vec![Dim::ONE; rank - at];
+        shape[0] = self.shape(x).first().copied().unwrap_or(Dim::ONE);
         self.reshape(x, shape)
     }
     /// Part of an axis.

@@ -3,6 +3,7 @@
 
 mod cx;
 mod error;
+mod fold;
 mod import;
 mod ops;
 pub mod proto;
@@ -65,8 +66,8 @@ pub fn import_file(path: impl AsRef<Path>, opts: &ImportOptions) -> Result<Impor
 /// # Errors
 /// When the file cannot be read or is no ONNX model.
 pub fn read_file(path: &Path) -> Result<(ModelProto, PathBuf), ImportError> {
-    let bytes = std::fs::read(path)
-        .map_err(|source| ImportError::Io { path: path.display().to_string(), source })?;
+    let bytes =
+        std::fs::read(path).map_err(|source| ImportError::Io { path: path.display().to_string(), source })?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let model = ModelProto::decode(Bytes::from(bytes)).map_err(|e| ImportError::Decode(e.to_string()))?;
     Ok((model, folder.to_path_buf()))
@@ -135,7 +136,9 @@ fn declared_dims<N: AsRef<str>>(model: &ModelProto, inputs: &[(N, Tensor)]) -> V
     for info in model.graph.iter().flat_map(|g| &g.input) {
         let name = info.name.as_deref().unwrap_or("");
         let Some((_, t)) = inputs.iter().find(|(n, _)| n.as_ref() == name) else { continue };
-        let Some(type_proto::Value::Tensor(ty)) = info.r#type.as_ref().and_then(|t| t.value.as_ref()) else { continue };
+        let Some(type_proto::Value::Tensor(ty)) = info.r#type.as_ref().and_then(|t| t.value.as_ref()) else {
+            continue;
+        };
         for (axis, (d, &n)) in ty.shape.iter().flat_map(|s| &s.dim).zip(t.shape()).enumerate() {
             let symbol = match &d.value {
                 Some(dimension::Value::DimParam(p)) if !p.is_empty() => p.clone(),

@@ -25,6 +25,7 @@ pub(super) const ROWS: &[OpRow] = &[
     op!("Softmax", 1, |c| softmax(c, |axis| Op::Softmax { axis })),
     op!("Softplus", 1, softplus),
     op!("Softsign", 1, softsign),
+    op!("SwiGLU", 28, swiglu),
     op!("Swish", 24, swish),
     op!("ThresholdedRelu", 10, thresholded_relu),
     op!("com.microsoft": "BiasGelu", bias_gelu),
@@ -88,6 +89,12 @@ fn swish_with(c: &mut Cx<'_, '_>, alpha: f64) -> Outs {
 fn swish(c: &mut Cx<'_, '_>) -> Outs {
     let alpha = c.float_or("alpha", 1.0)?;
     swish_with(c, alpha)
+}
+
+fn swiglu(c: &mut Cx<'_, '_>) -> Outs {
+    let value = c.input(1)?;
+    let gate = swish(c)?[0];
+    Ok(vec![c.mul(gate, value)?])
 }
 
 fn quick_gelu(c: &mut Cx<'_, '_>) -> Outs {

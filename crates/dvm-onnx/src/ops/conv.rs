@@ -4,8 +4,8 @@ use dvm_ir::{BinaryOp as B, DType, Dim, Op, PadMode, ReduceOp as R, Scalar, Unar
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
-use crate::error::{Fail, invalid, unsupported};
-use crate::value::V;
+use crate::error::{Fail, invalid};
+use crate::value::{Nd, V};
 
 pub(super) const ROWS: &[OpRow] = &[
     op!("AveragePool", 7, average_pool),
@@ -14,7 +14,7 @@ pub(super) const ROWS: &[OpRow] = &[
     op!("GlobalLpPool", 2, global_lp_pool),
     op!("GlobalMaxPool", 1, |c| global_pool(c, R::Max)),
     op!("LpPool", 2, lp_pool),
-    op!("MaxPool", 8, max_pool, "without the second result (indices)"),
+    op!("MaxPool", 8, max_pool),
 ];
 
 /// How windows lie along one spatial axis.
@@ -214,14 +214,59 @@ fn size_axes(first: usize, n: usize) -> Vec<usize> {
 
 fn max_pool(c: &mut Cx<'_, '_>) -> Outs {
     let x = c.input(0)?;
-    if c.wants(1) {
-        return unsupported("the indices as a result");
-    }
     let kernel = kernel_shape(c)?;
     let axes = windows(c, x, &kernel)?;
     let least = least(c.dtype(x));
     let y = open(c, x, 2, &axes, least, true)?;
-    Ok(vec![c.reduce(R::Max, y, &size_axes(2, kernel.len()), false)?])
+    let mut outs = vec![c.reduce(R::Max, y, &size_axes(2, kernel.len()), false)?];
+    if c.wants(1) {
+        outs.push(max_positions(c, x, y, &axes)?);
+    }
+    Ok(outs)
+}
+
+/// Flat position in x of the maximum of each window of the opened y.
+fn max_positions(c: &mut Cx<'_, '_>, x: V, y: V, axes: &[Axis]) -> Result<V, Fail> {
+    let n = axes.len();
+    let column_major = c.int_or("storage_order", 0)? == 1;
+    let (xs, ys) = (c.shape(x), c.shape(y));
+    let perm = [0, 1].into_iter().chain((0..n).map(|i| 2 + 2 * i)).chain((0..n).map(|i| 3 + 2 * i)).collect();
+    let y = c.transpose(y, perm)?;
+    let size: i64 = axes.iter().try_fold(1i64, |p, a| p.checked_mul(a.size)).unwrap_or(i64::MAX);
+    let mut flat: Vec<Dim> = c.shape(y)[..n + 2].to_vec();
+    flat.push(c.num(size));
+    let y = c.reshape(y, flat)?;
+    let mut rest = c.push(Op::ArgMax { axis: n + 2, keepdims: false, last: false }, &[y])?;
+    // Spatial strides of x, in the order asked for.
+    let mut strides = vec![Dim::ONE; n];
+    let order: Vec<usize> = if column_major { (0..n).collect() } else { (0..n).rev().collect() };
+    for w in order.windows(2) {
+        strides[w[1]] = c.dims().mul(strides[w[0]], xs[2 + w[0]]);
+    }
+    let spatial = c.dims().product(&xs[2..]);
+    let per_batch = c.dims().mul(spatial, xs[1]);
+    let mut terms = vec![];
+    for (axis, stride) in [(0, per_batch), (1, spatial)] {
+        let i = c.iota(ys[axis], DType::I64)?;
+        terms.push((c.place_at(i, axis, n + 2)?, stride));
+    }
+    for (i, a) in axes.iter().enumerate().rev() {
+        let within = c.with(B::Rem, rest, a.size as f64)?;
+        rest = c.with(B::Div, rest, a.size as f64)?;
+        let start = c.dims().neg(a.before);
+        let step = c.num(a.stride);
+        let o = c.push(Op::Range { start, step, len: a.count, dtype: DType::I64 }, &[])?;
+        let o = c.place_at(o, i + 2, n + 2)?;
+        let k = c.with(B::Mul, within, a.dilation as f64)?;
+        terms.push((c.add(k, o)?, strides[i]));
+    }
+    let mut sum = c.scalar(DType::I64, 0.0);
+    for (v, stride) in terms {
+        let s = c.imp.of_nd(DType::I64, Nd::scalar(stride));
+        let t = c.mul(v, s)?;
+        sum = c.add(sum, t)?;
+    }
+    Ok(sum)
 }
 
 fn least(dtype: DType) -> Scalar {

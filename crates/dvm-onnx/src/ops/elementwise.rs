@@ -101,9 +101,6 @@ fn bit_shift(c: &mut Cx<'_, '_>) -> Outs {
 
 fn modulo(c: &mut Cx<'_, '_>) -> Outs {
     let fmod = c.flag("fmod", false)?;
-    if !fmod && c.dtype(c.input(0)?).is_float() {
-        return invalid("a float operand needs fmod = 1");
-    }
     binary(c, if fmod { B::Fmod } else { B::Rem })
 }
 

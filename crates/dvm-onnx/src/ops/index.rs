@@ -7,8 +7,12 @@ use crate::cx::{Cx, Outs};
 use crate::error::{Fail, invalid};
 use crate::value::V;
 
-pub(super) const ROWS: &[OpRow] =
-    &[op!("Gather", 1, gather), op!("GatherElements", 11, gather_elements), op!("GatherND", 11, gather_nd)];
+pub(super) const ROWS: &[OpRow] = &[
+    op!("Gather", 1, gather),
+    op!("GatherElements", 11, gather_elements),
+    op!("GatherND", 11, gather_nd),
+    op!("ReverseSequence", 10, reverse_sequence),
+];
 
 fn index(c: &mut Cx<'_, '_>, v: V) -> Result<V, Fail> {
     if c.dtype(v) == DType::I32 { Ok(v) } else { c.cast(v, DType::I64) }
@@ -96,7 +100,7 @@ fn gather_nd(c: &mut Cx<'_, '_>) -> Outs {
                 let step = c.imp.of_nd(DType::I64, crate::value::Nd::scalar(stride));
                 let pos = c.iota(lead[b], DType::I64)?;
                 let pos = c.mul(pos, step)?;
-                let pos = c.place_first(pos, lead.len() - b)?;
+                let pos = c.place_at(pos, b, lead.len())?;
                 offset = c.add(offset, pos)?;
                 stride = c.dims().mul(stride, xs[b]);
             }
@@ -108,11 +112,23 @@ fn gather_nd(c: &mut Cx<'_, '_>) -> Outs {
     Ok(vec![c.push(Op::Gather { axis: 0 }, &[flat, at])?])
 }
 
-impl Cx<'_, '_> {
-    /// A vector as the first axis of rank `rank`.
-    fn place_first(&mut self, x: V, rank: usize) -> Result<V, Fail> {
-        let mut shape = vec![Dim::ONE; rank];
-        shape[0] = self.shape(x)[0];
-        self.reshape(x, shape)
+/// Element t of a sequence of length n is element n - 1 - t where t < n, else itself.
+fn reverse_sequence(c: &mut Cx<'_, '_>) -> Outs {
+    let (x, lens) = (c.input(0)?, c.input(1)?);
+    let shape = c.shape(x);
+    let (batch, time) = (c.int_or("batch_axis", 1)?, c.int_or("time_axis", 0)?);
+    let (batch, time) = (c.axis(batch, shape.len())?, c.axis(time, shape.len())?);
+    if batch == time {
+        return invalid("batch and time are the same axis");
     }
+    let lens = c.cast(lens, DType::I64)?;
+    let lens = c.place_at(lens, batch, shape.len())?;
+    let t = c.iota(shape[time], DType::I64)?;
+    let t = c.place_at(t, time, shape.len())?;
+    let last = c.with(B::Sub, lens, 1.0)?;
+    let mirrored = c.sub(last, t)?;
+    let inside = c.binary(B::Lt, t, lens)?;
+    let at = c.select(inside, mirrored, t)?;
+    let at = c.expand(at, shape.clone())?;
+    Ok(vec![c.push(Op::GatherElements { axis: time }, &[x, at])?])
 }

@@ -1,6 +1,6 @@
 //! Matrix products and contractions.
 
-use dvm_ir::{BinaryOp as B, DType, Dim};
+use dvm_ir::{BinaryOp as B, CheckCond, DType, Dim};
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
@@ -8,7 +8,7 @@ use crate::error::{Fail, invalid, unsupported};
 use crate::value::V;
 
 pub(super) const ROWS: &[OpRow] = &[
-    op!("Einsum", 12, einsum, "an index that repeats within one term is not read"),
+    op!("Einsum", 12, einsum),
     op!("Gemm", 1, gemm),
     op!("MatMul", 1, matmul),
     op!("MatMulInteger", 10, matmul_integer),
@@ -140,10 +140,7 @@ fn einsum(c: &mut Cx<'_, '_>) -> Outs {
         if labels.len() != c.rank(v) {
             return invalid(format!("term \"{t}\" has {} indices for rank {}", labels.len(), c.rank(v)));
         }
-        if (1..labels.len()).any(|i| labels[..i].contains(&labels[i])) {
-            return unsupported(format!("term \"{t}\" repeats an index"));
-        }
-        labelled.push((v, labels));
+        labelled.push(diagonal(c, v, labels)?);
     }
     let out = match right {
         Some(r) => {
@@ -180,6 +177,23 @@ fn einsum(c: &mut Cx<'_, '_>) -> Outs {
         }
     }
     Ok(vec![c.transpose(v, perm)?])
+}
+
+/// An index that repeats within a term takes the diagonal: the other elements become 0 and are summed away.
+fn diagonal(c: &mut Cx<'_, '_>, mut v: V, mut labels: Vec<char>) -> Result<(V, Vec<char>), Fail> {
+    while let Some(i) = (1..labels.len()).find(|&i| labels[..i].contains(&labels[i])) {
+        let first = labels.iter().position(|&l| l == labels[i]).unwrap_or(0);
+        let shape = c.shape(v);
+        c.assume(CheckCond::Equal(shape[first], shape[i]), &format!("extents of index {:?}", labels[i]))?;
+        let steps = c.iota(shape[i], DType::I64)?;
+        let (a, b) = (c.place_at(steps, first, shape.len())?, c.place_at(steps, i, shape.len())?);
+        let on = c.binary(B::Eq, a, b)?;
+        let zero = c.scalar(c.dtype(v), 0.0);
+        let kept = c.select(on, v, zero)?;
+        v = c.reduce(dvm_ir::ReduceOp::Sum, kept, &[i], false)?;
+        labels.remove(i);
+    }
+    Ok((v, labels))
 }
 
 fn ellipsis_label(i: usize) -> char {

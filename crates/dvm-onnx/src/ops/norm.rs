@@ -1,6 +1,6 @@
 //! Normalisations and dropout (inference).
 
-use dvm_ir::{BinaryOp as B, DType, Op, ReduceOp as R, Scalar, UnaryOp as U};
+use dvm_ir::{BinaryOp as B, DType, Dim, Op, PadMode, ReduceOp as R, Scalar, UnaryOp as U};
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
@@ -12,6 +12,7 @@ pub(super) const ROWS: &[OpRow] = &[
     op!("Dropout", 7, dropout, "inference only"),
     op!("GroupNormalization", 18, group_norm),
     op!("InstanceNormalization", 6, instance_norm),
+    op!("LRN", 1, lrn),
     op!("LayerNormalization", 17, layer_norm),
     op!("LpNormalization", 1, lp_norm),
     op!("MeanVarianceNormalization", 9, mean_variance_norm),
@@ -228,5 +229,34 @@ fn mean_variance_norm(c: &mut Cx<'_, '_>) -> Outs {
     let dev = c.unary(U::Sqrt, var)?;
     let dev = c.with(B::Add, dev, 1e-9)?;
     let y = c.div(d, dev)?;
+    Ok(vec![c.cast(y, dtype)?])
+}
+
+/// `x / (bias + alpha / size * sum of squares over neighbouring channels) ^ beta`.
+fn lrn(c: &mut Cx<'_, '_>) -> Outs {
+    let x = c.input(0)?;
+    let shape = c.shape(x);
+    if shape.len() < 2 {
+        return invalid(format!("rank {}, must be 2 or more", shape.len()));
+    }
+    let Some(size) = c.int("size")?.filter(|s| (1..=1 << 20).contains(s)) else {
+        return invalid("attribute `size`");
+    };
+    let (alpha, beta, bias) =
+        (c.float_or("alpha", 1e-4)?, c.float_or("beta", 0.75)?, c.float_or("bias", 1.0)?);
+    let dtype = c.dtype(x);
+    let wide = wider(c, x)?;
+    let sq = c.mul(wide, wide)?;
+    let (mut before, mut after) = (vec![Dim::ZERO; shape.len()], vec![Dim::ZERO; shape.len()]);
+    (before[1], after[1]) = (c.num((size - 1) / 2), c.num(size / 2));
+    let pad = Op::Pad { before, after, mode: PadMode::Constant, value: Scalar::Float(0.0) };
+    let sq = c.push(pad, &[sq])?;
+    let window = Op::Window { axis: 1, count: shape[1], size: c.num(size), stride: 1, dilation: 1 };
+    let sq = c.push(window, &[sq])?;
+    let sum = c.reduce(R::Sum, sq, &[2], false)?;
+    let d = c.with(B::Mul, sum, alpha / size as f64)?;
+    let d = c.with(B::Add, d, bias)?;
+    let d = c.with(B::Pow, d, beta)?;
+    let y = c.div(wide, d)?;
     Ok(vec![c.cast(y, dtype)?])
 }

@@ -102,7 +102,12 @@ fn space_to_depth(c: &mut Cx<'_, '_>) -> Outs {
     let squared = dims.mul(b, b);
     let (deep, high, wide) = (dims.mul(d, squared), dims.floor_div(h, b), dims.floor_div(w, b));
     let y = c.reshape(x, vec![n, d, high, b, wide, b])?;
-    let y = c.transpose(y, vec![0, 3, 5, 1, 2, 4])?;
+    let perm = match c.string("mode")?.unwrap_or("DCR") {
+        "DCR" => vec![0, 3, 5, 1, 2, 4],
+        "CRD" => vec![0, 1, 3, 5, 2, 4],
+        m => return invalid(format!("mode \"{m}\"")),
+    };
+    let y = c.transpose(y, perm)?;
     Ok(vec![c.reshape(y, vec![n, deep, high, wide])?])
 }
 

@@ -1,14 +1,15 @@
 //! Reductions, extremes' positions, running sums.
 
-use dvm_ir::{BinaryOp as B, DType, Op, ReduceOp as R};
+use dvm_ir::{BinaryOp as B, DType, Dim, Op, ReduceOp as R};
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
-use crate::error::{Fail, invalid};
+use crate::error::Fail;
 
 pub(super) const ROWS: &[OpRow] = &[
     op!("ArgMax", 1, |c| extreme(c, true)),
     op!("ArgMin", 1, |c| extreme(c, false)),
+    op!("CumProd", 26, cumprod, "work grows with the square of the axis"),
     op!("CumSum", 11, cumsum),
     op!("ReduceL1", 1, |c| reduce(c, R::L1)),
     op!("ReduceL2", 1, |c| reduce(c, R::L2)),
@@ -79,16 +80,48 @@ fn extreme(c: &mut Cx<'_, '_>, max: bool) -> Outs {
     Ok(vec![c.push(op, &[x])?])
 }
 
-fn cumsum(c: &mut Cx<'_, '_>) -> Outs {
+/// Axis operand and flags of the running ops; `None` for rank 0.
+fn running(c: &mut Cx<'_, '_>) -> Result<(Option<usize>, bool, bool), Fail> {
     let (x, axis) = (c.input(0)?, c.input(1)?);
     let axis = c.const_scalar(axis)?;
     let (exclusive, reverse) = (c.flag("exclusive", false)?, c.flag("reverse", false)?);
-    if c.rank(x) == 0 {
-        if !matches!(axis, 0 | -1) {
-            return invalid(format!("axis {axis} of a rank-0 tensor"));
-        }
-        return Ok(vec![if exclusive { c.with(B::Mul, x, 0.0)? } else { x }]);
-    }
-    let axis = c.axis(axis, c.rank(x))?;
-    Ok(vec![c.push(Op::CumSum { axis, exclusive, reverse }, &[x])?])
+    let axis = match c.rank(x) {
+        0 if matches!(axis, 0 | -1) => None,
+        rank => Some(c.axis(axis, rank)?),
+    };
+    Ok((axis, exclusive, reverse))
+}
+
+fn cumsum(c: &mut Cx<'_, '_>) -> Outs {
+    let x = c.input(0)?;
+    let (axis, exclusive, reverse) = running(c)?;
+    Ok(vec![match axis {
+        Some(axis) => c.push(Op::CumSum { axis, exclusive, reverse }, &[x])?,
+        None if exclusive => c.scalar(c.dtype(x), 0.0),
+        None => x,
+    }])
+}
+
+/// Element i is the product over a triangle: of the elements up to i, the others standing as 1.
+fn cumprod(c: &mut Cx<'_, '_>) -> Outs {
+    let x = c.input(0)?;
+    let (axis, exclusive, reverse) = running(c)?;
+    let one = c.scalar(c.dtype(x), 1.0);
+    let Some(axis) = axis else { return Ok(vec![if exclusive { one } else { x }]) };
+    let shape = c.shape(x);
+    let mut wide = shape.clone();
+    wide.insert(axis, Dim::ONE);
+    let rank = wide.len();
+    let wide = c.reshape(x, wide)?;
+    let steps = c.iota(shape[axis], DType::I64)?;
+    let (to, from) = (c.place_at(steps, axis, rank)?, c.place_at(steps, axis + 1, rank)?);
+    let op = match (exclusive, reverse) {
+        (false, false) => B::Le,
+        (true, false) => B::Lt,
+        (false, true) => B::Ge,
+        (true, true) => B::Gt,
+    };
+    let counts = c.binary(op, from, to)?;
+    let y = c.select(counts, wide, one)?;
+    Ok(vec![c.reduce(R::Prod, y, &[axis + 1], false)?])
 }

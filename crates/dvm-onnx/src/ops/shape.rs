@@ -110,7 +110,7 @@ fn reshape(c: &mut Cx<'_, '_>) -> Outs {
                 };
                 maybe.push((i, is_rest));
                 let d = c.dims().select(is_rest, Dim::ONE, known);
-                shape.push(d);
+                shape.push(c.dims().max(d, Dim::ZERO));
             }
         }
     }
@@ -123,8 +123,12 @@ fn reshape(c: &mut Cx<'_, '_>) -> Outs {
         shape[i] = c.dims().floor_div(total, given);
     }
     for (i, is_rest) in maybe {
-        let rest = c.dims().floor_div(total, given);
-        shape[i] = c.dims().select(is_rest, rest, shape[i]);
+        // Through `max`, so that a case distinction stays one factor of the products it enters.
+        let dims = c.dims();
+        let divisor = dims.max(given, Dim::ONE);
+        let rest = dims.floor_div(total, divisor);
+        let extent = dims.select(is_rest, rest, shape[i]);
+        shape[i] = dims.max(extent, Dim::ZERO);
     }
     Ok(vec![c.fold_reshape(x, shape)?])
 }
