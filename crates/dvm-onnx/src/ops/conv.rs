@@ -46,7 +46,7 @@ fn windows(c: &mut Cx<'_, '_>, x: V, kernel: &[i64]) -> Result<Vec<Axis>, Fail> 
         return invalid(format!("strides {strides:?}, dilations {dilations:?}, pads {pads:?} for {n} axes"));
     }
     let all = kernel.iter().chain(&strides).chain(&dilations);
-    if let Some(bad) = all.clone().find(|&&k| k < 1 || k > 1 << 31) {
+    if let Some(bad) = all.clone().find(|k| !(1..=1 << 31).contains(*k)) {
         return invalid(format!("{bad} as a kernel extent, stride or dilation"));
     }
     if pads.iter().any(|p| !(-(1 << 31)..=1 << 31).contains(p)) {

@@ -259,16 +259,26 @@ impl Cx<'_, '_> {
     /// An index that may count from the end, clamped to `lo..=hi` (dims).
     fn clamp_index(&mut self, i: Dim, extent: Dim, lo: Dim, hi: Dim) -> Dim {
         let dims = self.dims();
-        let wrapped = dims.add(i, extent);
-        let negative = dims.lt(i, Dim::ZERO);
-        // A sentinel such as the largest integer must not be added to.
-        let at = match dims.as_const(negative) {
-            Some(1) if dims.as_const(i).is_some_and(|c| c <= -(1 << 31)) => return lo,
-            Some(0) if dims.as_const(i).is_some_and(|c| c >= (1 << 31) - 1) => return hi,
+        let at = match dims.as_const(i) {
+            // A sentinel such as the largest integer must not be added to.
+            Some(c) if c <= -(1 << 31) => return lo,
+            Some(c) if c >= (1 << 31) - 1 => return hi,
             // Below 0, the wrapped index cannot exceed the extent; from 0 on, it cannot be below `lo`.
-            Some(1) => return dims.max(wrapped, lo),
-            Some(0) => return dims.min(i, hi),
-            _ => dims.select(negative, wrapped, i),
+            Some(c) if c < 0 => {
+                let wrapped = dims.add(i, extent);
+                if wrapped == hi {
+                    return hi;
+                }
+                let at = dims.max(wrapped, lo);
+                // Going backwards, the last element is below 0 when there is none.
+                return if hi == extent { at } else { dims.min(at, hi) };
+            }
+            Some(_) => return dims.min(i, hi),
+            None => {
+                let wrapped = dims.add(i, extent);
+                let negative = dims.lt(i, Dim::ZERO);
+                dims.select(negative, wrapped, i)
+            }
         };
         let at = dims.max(at, lo);
         dims.min(at, hi)
