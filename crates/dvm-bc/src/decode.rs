@@ -6,10 +6,12 @@ use crate::{DType, DecodeError, Form, Inst, Opcode, Operands, for_each_form};
 
 macro_rules! define_decode {
     ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
-        fn operands(form: Form, _r: &mut Reader<'_>) -> Result<Operands, Fault> {
-            Ok(match form { $(
-                Form::$form => Operands::$form(crate::$form { $($field: Field::decode(_r)?,)* }),
-            )* })
+        #[inline]
+        fn operands(form: Form, _r: &mut Reader<'_>, out: &mut Operands) -> Result<(), Fault> {
+            match form { $(
+                Form::$form => *out = Operands::$form(crate::$form { $($field: Field::decode(_r)?,)* }),
+            )* }
+            Ok(())
         }
     };
 }
@@ -26,42 +28,63 @@ impl<'a> Decoder<'a> {
         Decoder { words, at: 0 }
     }
 
+    /// Decodes the next instruction over `out`, so that none is moved; `None` at the end. After an error `out` is some instruction.
     #[inline]
-    fn inst(&mut self) -> Result<Inst, DecodeError> {
+    pub(crate) fn read(&mut self, out: &mut Inst) -> Option<Result<(), DecodeError>> {
+        if self.at >= self.words.len() {
+            return None;
+        }
         let at = self.at;
         let rest = &self.words[at..];
         // A broken head gives no length to skip by.
         self.at = self.words.len();
         let head = rest[0];
         let len = (head >> LENGTH_SHIFT & 63) as usize;
-        let fail = |what: String| DecodeError { at, what };
-        let op = Opcode::from_number(head as u8)
-            .ok_or_else(|| fail(format!("opcode 0x{:02x} is not an instruction", head as u8)))?;
+        let Some(op) = Opcode::from_number(head as u8) else {
+            return fail(at, format!("opcode 0x{:02x} is not an instruction", head as u8));
+        };
         let dtype = (head >> DTYPE_SHIFT & 15) as u8;
-        let dtype = DType::from_number(dtype)
-            .ok_or_else(|| fail(format!("{}: dtype number {dtype} is not a dtype", op.mnemonic())))?;
+        let Some(dtype) = DType::from_number(dtype) else {
+            return fail(at, format!("{}: dtype number {dtype} is not a dtype", op.mnemonic()));
+        };
         if head >> RESERVED_SHIFT != 0 {
-            return Err(fail(format!(
-                "{}: reserved synchronisation bits 0x{:08x} are not zero",
-                op.mnemonic(),
-                head >> RESERVED_SHIFT
-            )));
+            let bits = head >> RESERVED_SHIFT;
+            return fail(
+                at,
+                format!("{}: reserved synchronisation bits 0x{bits:08x} are not zero", op.mnemonic()),
+            );
         }
         if len == 0 || len > rest.len() {
-            return Err(fail(format!("{}: length {len} words, {} left", op.mnemonic(), rest.len())));
+            return fail(at, format!("{}: length {len} words, {} left", op.mnemonic(), rest.len()));
         }
         let flags = (head >> FLAGS_SHIFT) as u32 & ((1 << FLAGS_BITS) - 1);
         let mut r = Reader { words: &rest[1..len], flags };
-        let operands = operands(op.form(), &mut r).map_err(|f| fail(format!("{}: {f}", op.mnemonic())))?;
+        out.op = op;
+        out.dtype = dtype;
+        if let Err(fault) = operands(op.form(), &mut r, &mut out.operands) {
+            out.operands = Operands::Control(crate::Control {});
+            out.op = Opcode::Nop;
+            return fail(at, format!("{}: {fault}", op.mnemonic()));
+        }
         if !r.words.is_empty() {
-            return Err(fail(format!("{}: {} words after the last operand", op.mnemonic(), r.words.len())));
+            return fail(at, format!("{}: {} words after the last operand", op.mnemonic(), r.words.len()));
         }
         if r.flags != 0 {
-            return Err(fail(format!("{}: unused flag bits are not zero", op.mnemonic())));
+            return fail(at, format!("{}: unused flag bits are not zero", op.mnemonic()));
         }
         self.at = at + len;
-        Ok(Inst { op, dtype, operands })
+        Some(Ok(()))
     }
+}
+
+#[cold]
+fn fail(at: usize, what: String) -> Option<Result<(), DecodeError>> {
+    Some(Err(DecodeError { at, what }))
+}
+
+/// An instruction to decode over.
+pub(crate) fn blank() -> Inst {
+    Inst { op: Opcode::Nop, dtype: DType::F32, operands: Operands::Control(crate::Control {}) }
 }
 
 impl std::fmt::Display for Fault {
@@ -79,6 +102,7 @@ impl Iterator for Decoder<'_> {
     type Item = Result<Inst, DecodeError>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        (self.at < self.words.len()).then(|| self.inst())
+        let mut inst = blank();
+        self.read(&mut inst).map(|r| r.map(|()| inst))
     }
 }

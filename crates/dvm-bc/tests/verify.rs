@@ -427,6 +427,12 @@ fn broken_programs() {
             "$2, cols 32|18@g1, hints sticky",
             "sticky, but `cols` changes with an extent of stride 0",
         ),
+        (
+            MIXED,
+            "vgt.f16 l8, l1, #0.5, rows 2|1@g0, cols 64",
+            "vgt.f16 l1, l1:row, #0.5, rows 2, cols 64",
+            "`dst` at 64..192 overlaps `a` at 64..192",
+        ),
         // accumulation
         (
             LAYER_NORM,

@@ -1,6 +1,6 @@
 //! Which bytes each instruction touches: the one place that knows the geometry of every form.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::layout::{acc_bytes, panel_a_bytes, panel_b_bytes, sum_dtype};
 use crate::{
@@ -19,6 +19,8 @@ pub(super) struct Ragged {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) bytes: u64,
+    /// Bytes of an element.
+    pub(super) elem: u32,
     pub(super) ragged: SmallVec<[Ragged; 2]>,
 }
 
@@ -35,10 +37,10 @@ impl Region {
                 ragged.push(Ragged { extent, period: bytes, tail: inner.saturating_mul(u64::from(d.tail)) });
             }
         }
-        Region { bytes, ragged }
+        Region { bytes, elem, ragged }
     }
-    fn solid(bytes: u64) -> Region {
-        Region { bytes, ragged: SmallVec::new() }
+    fn one(elem: u32) -> Region {
+        Region { bytes: u64::from(elem), elem, ragged: SmallVec::new() }
     }
     fn planes(dims: &[Size], elem: u32, planes: u64) -> Region {
         // Both planes are ragged alike: the second repeats the first's period.
@@ -77,136 +79,137 @@ pub(super) enum Packing {
     Used,
 }
 
-/// One memory use of an instruction.
-#[derive(Debug)]
-pub(super) enum Use<'a> {
-    /// A dense region of the given space.
-    Local { name: &'static str, access: Access, local: Local, space: Space, region: Region },
-    /// A strided region of the vector memory: `dims` strides and `unit` in bytes.
-    Strided { name: &'static str, local: Local, dims: Dims, unit: u64 },
-    /// A packed operand: `bytes` where it is held locally.
-    Panel {
-        name: &'static str,
-        access: Access,
-        local: Local,
-        space: Space,
-        bytes: u64,
-        sizes: [Size; 2],
-        packing: Packing,
-    },
-    /// An argument: `dims`, then `unit` contiguous bytes. `panels` where it must be laid out in panels.
-    Mem { write: bool, mem: &'a Mem, dims: Dims, unit: u64, panels: bool, hints: Hints },
+/// A packed operand: `bytes` where it is held locally.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PanelUse {
+    pub(super) name: &'static str,
+    pub(super) local: Local,
+    pub(super) space: Space,
+    pub(super) bytes: u64,
+    pub(super) sizes: [Size; 2],
+    pub(super) packing: Packing,
 }
 
-/// Calls `f` for each use of `inst`, reads before writes.
-pub(super) fn uses<'a>(inst: &'a Inst, target: &Target, f: &mut impl FnMut(Use<'a>)) {
+/// An access to an argument: `dims`, then `unit` contiguous bytes. `panels` where it must be laid out in panels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemAccess<'a> {
+    pub(super) write: bool,
+    pub(super) mem: &'a Mem,
+    pub(super) dims: &'a [Dim],
+    pub(super) unit: u64,
+    pub(super) panels: bool,
+    pub(super) hints: Hints,
+}
+
+/// Takes the uses of an instruction, reads before writes.
+pub(super) trait Sink {
+    /// A dense region of the given space.
+    fn local(&mut self, name: &'static str, access: Access, local: Local, space: Space, region: &Region);
+    /// A strided region of the vector memory: `dims` strides and `unit` in bytes.
+    fn strided(&mut self, name: &'static str, local: Local, dims: &[Dim], unit: u64);
+    /// A packed operand.
+    fn panel(&mut self, panel: &PanelUse);
+    /// An argument.
+    fn mem(&mut self, access: &MemAccess<'_>);
+}
+
+/// Tells `sink` each use of `inst`.
+pub(super) fn uses(inst: &Inst, target: &Target, sink: &mut impl Sink) {
     let dtype = inst.dtype;
     let elem = dtype.size();
     let bytes = i64::from(elem);
     let none = Hints::default();
-    let ub = |name, access, local, region| Use::Local { name, access, local, space: Space::Ub, region };
-    let load =
-        |mem, dims, hints| Use::Mem { write: false, mem, dims, unit: u64::from(elem), panels: false, hints };
-    let store =
-        |mem, dims, hints| Use::Mem { write: true, mem, dims, unit: u64::from(elem), panels: false, hints };
-    let rows_of = |rows, cols, pitch| -> Dims { smallvec![Dim::of(rows, pitch), Dim::of(cols, bytes)] };
-    let dst = |local, rows: Size, cols: Size| {
-        ub("dst", Access::Write, local, Region::dense(&[rows, cols], inst.result_dtype().size()))
-    };
+    let unit = u64::from(elem);
+    let f = sink;
     match &inst.operands {
-        Operands::Load(o) => {
-            f(load(&o.src, rows_of(o.rows, o.cols, o.pitch), o.hints));
-            f(dst(o.dst, o.rows, o.cols));
-        }
-        Operands::Store(o) => {
-            f(ub("src", Access::Read, o.src, Region::dense(&[o.rows, o.cols], elem)));
-            f(store(&o.dst, rows_of(o.rows, o.cols, o.pitch), o.hints));
-        }
-        Operands::ViewLoad(o) => {
-            f(load(&o.src, loop_dims(&o.loops, 1), o.hints));
-            f(ub("dst", Access::Write, o.dst, Region::dense(&counts(&o.loops), elem)));
-        }
-        Operands::ViewStore(o) => {
-            f(ub("src", Access::Read, o.src, Region::dense(&counts(&o.loops), elem)));
-            f(store(&o.dst, loop_dims(&o.loops, 1), o.hints));
-        }
-        Operands::GatherLoad(o) => {
-            f(ub("index", Access::Read, o.index, Region::dense(&[o.rows], o.index_dtype.size())));
-            f(load(&o.src, smallvec![Dim::fixed(o.limit, o.stride), Dim::of(o.cols, bytes)], none));
-            f(dst(o.dst, o.rows, o.cols));
-        }
-        Operands::GatherElems(o) => {
-            f(ub("index", Access::Read, o.index, Region::dense(&[o.rows, o.cols], o.index_dtype.size())));
-            let dims = smallvec![
-                Dim::fixed(o.limit, o.stride),
-                Dim::of(o.rows, o.row_stride),
-                Dim::of(o.cols, o.col_stride)
-            ];
-            f(load(&o.src, dims, none));
-            f(dst(o.dst, o.rows, o.cols));
-        }
-        Operands::FillStore(o) => f(store(&o.dst, rows_of(o.rows, o.cols, o.pitch), o.hints)),
         Operands::Unary(o) => {
-            source("src", o.src, elem, o.rows, o.cols, f);
-            f(dst(o.dst, o.rows, o.cols));
+            let tile = Region::dense(&[o.rows, o.cols], elem);
+            source(f, "src", o.src, elem, o.rows, o.cols, &tile);
+            result(f, inst, o.dst, o.rows, o.cols, &tile);
         }
         Operands::Binary(o) => {
-            source("a", o.a, elem, o.rows, o.cols, f);
-            source("b", o.b, elem, o.rows, o.cols, f);
-            f(dst(o.dst, o.rows, o.cols));
+            let tile = Region::dense(&[o.rows, o.cols], elem);
+            source(f, "a", o.a, elem, o.rows, o.cols, &tile);
+            source(f, "b", o.b, elem, o.rows, o.cols, &tile);
+            result(f, inst, o.dst, o.rows, o.cols, &tile);
         }
         Operands::Ternary(o) => {
-            let a = if inst.op == Opcode::VSelect { DType::Bool.size() } else { elem };
-            source("a", o.a, a, o.rows, o.cols, f);
-            source("b", o.b, elem, o.rows, o.cols, f);
-            source("c", o.c, elem, o.rows, o.cols, f);
-            f(dst(o.dst, o.rows, o.cols));
+            let tile = Region::dense(&[o.rows, o.cols], elem);
+            if inst.op == Opcode::VSelect {
+                let size = DType::Bool.size();
+                source(f, "a", o.a, size, o.rows, o.cols, &Region::dense(&[o.rows, o.cols], size));
+            } else {
+                source(f, "a", o.a, elem, o.rows, o.cols, &tile);
+            }
+            source(f, "b", o.b, elem, o.rows, o.cols, &tile);
+            source(f, "c", o.c, elem, o.rows, o.cols, &tile);
+            result(f, inst, o.dst, o.rows, o.cols, &tile);
         }
         Operands::Cast(o) => {
-            source("src", o.src, o.from.size(), o.rows, o.cols, f);
-            f(dst(o.dst, o.rows, o.cols));
+            let from = o.from.size();
+            source(f, "src", o.src, from, o.rows, o.cols, &Region::dense(&[o.rows, o.cols], from));
+            tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem);
         }
-        Operands::Fill(o) => f(dst(o.dst, o.rows, o.cols)),
-        Operands::Iota(o) => f(dst(o.dst, o.rows, o.cols)),
+        Operands::Fill(o) => tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem),
+        Operands::Iota(o) => tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem),
+        Operands::Load(o) => {
+            load(f, &o.src, &[Dim::of(o.rows, o.pitch), Dim::of(o.cols, bytes)], unit, o.hints);
+            tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem);
+        }
+        Operands::Store(o) => {
+            tile(f, "src", Access::Read, o.src, &[o.rows, o.cols], elem);
+            store(f, &o.dst, &[Dim::of(o.rows, o.pitch), Dim::of(o.cols, bytes)], unit, o.hints);
+        }
+        Operands::FillStore(o) => {
+            store(f, &o.dst, &[Dim::of(o.rows, o.pitch), Dim::of(o.cols, bytes)], unit, o.hints);
+        }
+        Operands::ViewLoad(o) => {
+            load(f, &o.src, &loop_dims(&o.loops, 1), unit, o.hints);
+            tile(f, "dst", Access::Write, o.dst, &counts(&o.loops), elem);
+        }
+        Operands::ViewStore(o) => {
+            tile(f, "src", Access::Read, o.src, &counts(&o.loops), elem);
+            store(f, &o.dst, &loop_dims(&o.loops, 1), unit, o.hints);
+        }
         Operands::LocalView(o) => {
-            f(Use::Strided {
-                name: "src",
-                local: o.src,
-                dims: loop_dims(&o.loops, bytes),
-                unit: u64::from(elem),
-            });
-            f(ub("dst", Access::Write, o.dst, Region::dense(&counts(&o.loops), elem)));
+            f.strided("src", o.src, &loop_dims(&o.loops, bytes), unit);
+            tile(f, "dst", Access::Write, o.dst, &counts(&o.loops), elem);
+        }
+        Operands::GatherLoad(o) => {
+            tile(f, "index", Access::Read, o.index, &[o.rows], o.index_dtype.size());
+            load(f, &o.src, &[Dim::fixed(o.limit, o.stride), Dim::of(o.cols, bytes)], unit, none);
+            tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem);
+        }
+        Operands::GatherElems(o) => {
+            tile(f, "index", Access::Read, o.index, &[o.rows, o.cols], o.index_dtype.size());
+            let dims =
+                [Dim::fixed(o.limit, o.stride), Dim::of(o.rows, o.row_stride), Dim::of(o.cols, o.col_stride)];
+            load(f, &o.src, &dims, unit, none);
+            tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem);
         }
         Operands::Reduce(o) => {
-            f(ub("src", Access::Read, o.src, Region::dense(&[o.outer, o.red, o.inner], elem)));
+            tile(f, "src", Access::Read, o.src, &[o.outer, o.red, o.inner], elem);
             let (size, planes) = match (inst.op, o.init) {
                 (Opcode::VSum, Init::First | Init::Accumulate) => (sum_dtype(dtype).size(), 2),
                 _ => (elem, 1),
             };
-            f(ub("dst", updates(o.init), o.dst, Region::planes(&[o.outer, o.inner], size, planes)));
+            let region = Region::planes(&[o.outer, o.inner], size, planes);
+            f.local("dst", updates(o.init), o.dst, Space::Ub, &region);
         }
         Operands::ArgReduce(o) => {
-            f(ub("src", Access::Read, o.src, Region::dense(&[o.outer, o.red, o.inner], elem)));
-            let plane = |size| Region::dense(&[o.outer, o.inner], size);
-            f(ub("index", updates(o.init), o.index, plane(DType::I64.size())));
-            f(ub("value", updates(o.init), o.value, plane(elem)));
+            tile(f, "src", Access::Read, o.src, &[o.outer, o.red, o.inner], elem);
+            tile(f, "index", updates(o.init), o.index, &[o.outer, o.inner], DType::I64.size());
+            tile(f, "value", updates(o.init), o.value, &[o.outer, o.inner], elem);
         }
         Operands::CumSum(o) => {
-            let tile = || Region::dense(&[o.outer, o.red, o.inner], elem);
-            f(ub("src", Access::Read, o.src, tile()));
-            f(ub(
-                "carry",
-                updates(o.init),
-                o.carry,
-                Region::dense(&[o.outer, o.inner], sum_dtype(dtype).size()),
-            ));
-            f(ub("dst", Access::Write, o.dst, tile()));
+            tile(f, "src", Access::Read, o.src, &[o.outer, o.red, o.inner], elem);
+            tile(f, "carry", updates(o.init), o.carry, &[o.outer, o.inner], sum_dtype(dtype).size());
+            tile(f, "dst", Access::Write, o.dst, &[o.outer, o.red, o.inner], elem);
         }
         Operands::LoadA(o) => {
-            f(load(&o.src, smallvec![Dim::of(o.m, o.row_stride), Dim::of(o.k, o.col_stride)], o.hints));
-            f(Use::Panel {
+            load(f, &o.src, &[Dim::of(o.m, o.row_stride), Dim::of(o.k, o.col_stride)], unit, o.hints);
+            f.panel(&PanelUse {
                 name: "dst",
-                access: Access::Write,
                 local: o.dst,
                 space: Space::PanelA,
                 bytes: panel_a_bytes(target, dtype, o.m.body, o.k.body),
@@ -215,10 +218,9 @@ pub(super) fn uses<'a>(inst: &'a Inst, target: &Target, f: &mut impl FnMut(Use<'
             });
         }
         Operands::LoadB(o) => {
-            f(load(&o.src, smallvec![Dim::of(o.k, o.row_stride), Dim::of(o.n, o.col_stride)], o.hints));
-            f(Use::Panel {
+            load(f, &o.src, &[Dim::of(o.k, o.row_stride), Dim::of(o.n, o.col_stride)], unit, o.hints);
+            f.panel(&PanelUse {
                 name: "dst",
-                access: Access::Write,
                 local: o.dst,
                 space: Space::PanelB,
                 bytes: panel_b_bytes(target, dtype, o.k.body, o.n.body),
@@ -234,51 +236,62 @@ pub(super) fn uses<'a>(inst: &'a Inst, target: &Target, f: &mut impl FnMut(Use<'
                 extent: o.n.extent,
                 stride: o.panel_stride,
             };
-            let row = nr * u64::from(elem);
-            let dims = smallvec![panels, Dim::of(o.k, row as i64)];
-            f(Use::Mem { write: false, mem: &o.src, dims, unit: row, panels: true, hints: none });
-            f(Use::Panel {
-                name: "dst",
-                access: Access::Write,
-                local: o.dst,
+            let unit = nr * unit;
+            let dims = &[panels, Dim::of(o.k, unit as i64)];
+            f.mem(&MemAccess { write: false, mem: &o.src, dims, unit, panels: true, hints: none });
+            let (space, sizes) = (Space::PanelB, [o.k, o.n]);
+            f.panel(&PanelUse { name: "dst", local: o.dst, space, bytes: 1, sizes, packing: Packing::Bound });
+        }
+        Operands::Mmad(o) => {
+            let packing = Packing::Used;
+            let bytes = panel_a_bytes(target, dtype, o.m.body, o.k.body);
+            f.panel(&PanelUse {
+                name: "a",
+                local: o.a,
+                space: Space::PanelA,
+                bytes,
+                sizes: [o.m, o.k],
+                packing,
+            });
+            f.panel(&PanelUse {
+                name: "b",
+                local: o.b,
                 space: Space::PanelB,
                 bytes: 1,
                 sizes: [o.k, o.n],
-                packing: Packing::Bound,
+                packing,
             });
-        }
-        Operands::Mmad(o) => {
-            let panel = |name, local, space, bytes, sizes| Use::Panel {
-                name,
-                access: Access::Read,
-                local,
-                space,
-                bytes,
-                sizes,
-                packing: Packing::Used,
-            };
-            f(panel("a", o.a, Space::PanelA, panel_a_bytes(target, dtype, o.m.body, o.k.body), [o.m, o.k]));
-            f(panel("b", o.b, Space::PanelB, 1, [o.k, o.n]));
-            let acc_elem = acc_bytes(dtype, 1, 1) as u32;
-            f(Use::Local {
-                name: "acc",
-                access: updates(o.init),
-                local: o.acc,
-                space: Space::Acc,
-                region: Region::dense(&[o.m, o.n], acc_elem),
-            });
+            let region = Region::dense(&[o.m, o.n], acc_bytes(dtype, 1, 1) as u32);
+            f.local("acc", updates(o.init), o.acc, Space::Acc, &region);
         }
         Operands::AccToUb(o) => {
-            f(Use::Local {
-                name: "acc",
-                access: Access::Read,
-                local: o.acc,
-                space: Space::Acc,
-                region: Region::dense(&[o.m, o.n], o.from.size()),
-            });
-            f(dst(o.dst, o.m, o.n));
+            f.local("acc", Access::Read, o.acc, Space::Acc, &Region::dense(&[o.m, o.n], o.from.size()));
+            tile(f, "dst", Access::Write, o.dst, &[o.m, o.n], elem);
         }
         Operands::Control(_) => {}
+    }
+}
+
+fn load(f: &mut impl Sink, mem: &Mem, dims: &[Dim], unit: u64, hints: Hints) {
+    f.mem(&MemAccess { write: false, mem, dims, unit, panels: false, hints });
+}
+
+fn store(f: &mut impl Sink, mem: &Mem, dims: &[Dim], unit: u64, hints: Hints) {
+    f.mem(&MemAccess { write: true, mem, dims, unit, panels: false, hints });
+}
+
+/// A dense tile of the vector memory.
+fn tile(f: &mut impl Sink, name: &'static str, access: Access, local: Local, dims: &[Size], elem: u32) {
+    f.local(name, access, local, Space::Ub, &Region::dense(dims, elem));
+}
+
+/// The result of an elementwise instruction over `tile`.
+fn result(f: &mut impl Sink, inst: &Inst, local: Local, rows: Size, cols: Size, tile: &Region) {
+    let size = inst.result_dtype().size();
+    if size == inst.dtype.size() {
+        f.local("dst", Access::Write, local, Space::Ub, tile);
+    } else {
+        f.local("dst", Access::Write, local, Space::Ub, &Region::dense(&[rows, cols], size));
     }
 }
 
@@ -290,15 +303,16 @@ fn updates(init: Init) -> Access {
     }
 }
 
-fn source<'a>(name: &'static str, src: Src, elem: u32, rows: Size, cols: Size, f: &mut impl FnMut(Use<'a>)) {
+/// A source in its mode; `tile` is what it takes in full.
+fn source(f: &mut impl Sink, name: &'static str, src: Src, elem: u32, rows: Size, cols: Size, tile: &Region) {
     let Src::Local(local, mode) = src else { return };
-    let region = match mode {
-        Mode::Full => Region::dense(&[rows, cols], elem),
-        Mode::Row => Region::dense(&[cols], elem),
-        Mode::Col => Region::dense(&[rows], elem),
-        Mode::One => Region::solid(u64::from(elem)),
-    };
-    f(Use::Local { name, access: Access::Read, local, space: Space::Ub, region });
+    let mut read = |region: &Region| f.local(name, Access::Read, local, Space::Ub, region);
+    match mode {
+        Mode::Full => read(tile),
+        Mode::Row => read(&Region::dense(&[cols], elem)),
+        Mode::Col => read(&Region::dense(&[rows], elem)),
+        Mode::One => read(&Region::one(elem)),
+    }
 }
 
 fn counts(loops: &[Loop]) -> SmallVec<[Size; 4]> {

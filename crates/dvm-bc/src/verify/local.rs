@@ -4,8 +4,9 @@
 //! bytes at an extent's last index) that does not fall on solid bytes is remembered with its shape, and may be read only
 //! where a reader is ragged the same way. A few shapes are kept a space; forgetting one can only make a proof fail.
 
-use super::footprint::{Dims, Packing, Ragged, Region, Use};
+use super::footprint::{Dim, Packing, PanelUse, Ragged, Region};
 use super::intervals::Intervals;
+use super::template::Problems;
 use crate::{Access, DType, Local, Size, Space, Target};
 
 /// Ragged shapes remembered a space.
@@ -83,7 +84,7 @@ pub(super) struct At<'a> {
     pub(super) dtype: DType,
     /// It executes at least once in a tile.
     pub(super) runs: bool,
-    pub(super) report: &'a mut dyn FnMut(String),
+    pub(super) bad: &'a mut Problems,
 }
 
 impl LocalState {
@@ -144,20 +145,20 @@ impl LocalState {
         s.solid.covers(lo, hi) || s.shapes.iter().rev().any(|w| w.serves(lo, region))
     }
 
-    fn write(&mut self, space: Space, lo: u64, region: Region) {
+    fn write(&mut self, space: Space, lo: u64, region: &Region) {
         let s = &mut self.spaces[space as usize];
         let hi = lo + region.bytes;
         if region.ragged.is_empty() {
             s.solid.add(lo, hi);
         } else if !s.solid.covers(lo, hi) {
             // Bytes stay written: older shapes need no update, equal ones no second entry.
-            if s.shapes.iter().any(|w| w.lo == lo && w.region == region) {
+            if s.shapes.iter().any(|w| w.lo == lo && w.region == *region) {
                 return;
             }
             if s.shapes.len() == SHAPES {
                 s.shapes.remove(0);
             }
-            s.shapes.push(Shape { lo, region });
+            s.shapes.push(Shape { lo, region: region.clone() });
         }
     }
 
@@ -169,15 +170,13 @@ impl LocalState {
         access: Access,
         local: Local,
         space: Space,
-        region: Region,
+        region: &Region,
     ) -> Option<(u64, u64)> {
         let (lo, hi) = place(at, name, local, space, region.bytes)?;
         if at.runs && region.bytes > 0 {
-            if access.reads() && !self.written(space, lo, &region) {
-                (at.report)(format!(
-                    "`{name}` reads {} {lo}..{hi} before all of it is written",
-                    space.name()
-                ));
+            if access.reads() && !self.written(space, lo, region) {
+                at.bad
+                    .push(format!("`{name}` reads {} {lo}..{hi} before all of it is written", space.name()));
             }
             if access.writes() {
                 self.writes.push((space, lo, hi, at.number));
@@ -193,7 +192,7 @@ impl LocalState {
         at: &mut At<'_>,
         name: &'static str,
         local: Local,
-        dims: &Dims,
+        dims: &[Dim],
         unit: u64,
     ) -> Option<(u64, u64)> {
         let (base, _) = place(at, name, local, Space::Ub, 0)?;
@@ -213,66 +212,57 @@ impl LocalState {
         }
         let capacity = at.target.capacity(Space::Ub);
         if lo < 0 || hi > i128::from(capacity) {
-            (at.report)(format!("`{name}`: bytes {lo}..{hi} are not all in ub of {capacity} bytes"));
+            at.bad.push(format!("`{name}`: bytes {lo}..{hi} are not all in ub of {capacity} bytes"));
             return None;
         }
         let (lo, hi) = (lo as u64, hi as u64);
-        if at.runs && !self.written(Space::Ub, lo, &Region { bytes: hi - lo, ragged }) {
-            (at.report)(format!("`{name}` reads ub {lo}..{hi} before all of it is written"));
+        if at.runs && !self.written(Space::Ub, lo, &Region { bytes: hi - lo, elem: 0, ragged }) {
+            at.bad.push(format!("`{name}` reads ub {lo}..{hi} before all of it is written"));
         }
         Some((lo, hi))
     }
 
-    /// Marks `lo..hi` as kept from tile to tile by its load.
-    pub(super) fn sticky(&mut self, at: &At<'_>, space: Space, lo: u64, hi: u64) {
-        self.sticky.push(Sticky { space, lo, hi, owner: at.number });
+    /// Marks a range as kept from tile to tile by the load with this number.
+    pub(super) fn sticky(&mut self, (space, lo, hi): (Space, u64, u64), owner: u32) {
+        self.sticky.push(Sticky { space, lo, hi, owner });
     }
 
     /// Checks a packed operand.
-    pub(super) fn panel(&mut self, at: &mut At<'_>, u: &Use<'_>) {
-        let Use::Panel { name, access, local, space, bytes, sizes, packing } = u else { return };
-        let Some((lo, hi)) = place(at, name, *local, *space, *bytes) else { return };
-        // A handle takes a block, so that distinct names are distinct places.
-        let hi = if hi > lo { hi } else { lo + u64::from(at.target.block) };
-        if access.writes() {
-            let full = self.panels.len() == PANELS;
-            match self.panels.iter_mut().find(|p| p.space == *space && p.lo < hi && lo < p.hi) {
-                Some(p)
-                    if (p.lo, p.hi, p.dtype, p.sizes, p.packing) == (lo, hi, at.dtype, *sizes, *packing) =>
-                {
-                    p.live |= at.runs;
-                }
-                Some(p) => (at.report)(format!(
-                    "`{name}` at {} {lo}..{hi} overlaps another panel buffer at {}..{} of other shape",
-                    space.name(),
-                    p.lo,
-                    p.hi
+    pub(super) fn panel(&mut self, at: &mut At<'_>, u: &PanelUse) {
+        let PanelUse { name, local, space, bytes, sizes, packing } = *u;
+        let Some((lo, hi)) = place(at, name, local, space, bytes) else { return };
+        if packing == Packing::Used {
+            let fits = |p: &&Panel| (p.space, p.lo, p.dtype, p.sizes) == (space, lo, at.dtype, sizes);
+            match self.panels.iter().find(fits) {
+                Some(p) if p.live || !at.runs => {}
+                _ => at.bad.push(format!(
+                    "`{name}`: no operand of this dtype and these sizes is packed at {} {lo} before",
+                    space.name()
                 )),
-                None if full => {
-                    (at.report)(format!("more than {PANELS} panel buffers in a template"));
-                }
-                None => self.panels.push(Panel {
-                    space: *space,
-                    lo,
-                    hi,
-                    dtype: at.dtype,
-                    sizes: *sizes,
-                    packing: *packing,
-                    live: at.runs,
-                }),
-            }
-            if at.runs && *packing == Packing::Loaded {
-                self.writes.push((*space, lo, hi, at.number));
             }
             return;
         }
-        let fits = |p: &&Panel| (p.space, p.lo, p.dtype, p.sizes) == (*space, lo, at.dtype, *sizes);
-        match self.panels.iter().find(fits) {
-            Some(p) if p.live || !at.runs => {}
-            _ => (at.report)(format!(
-                "`{name}`: no operand of this dtype and these sizes is packed at {} {lo} before",
-                space.name()
+        // A handle takes a block, so that distinct names are distinct places.
+        let hi = hi.max(lo + u64::from(at.target.block));
+        let full = self.panels.len() == PANELS;
+        match self.panels.iter_mut().find(|p| p.space == space && p.lo < hi && lo < p.hi) {
+            Some(p) if (p.lo, p.hi, p.dtype, p.sizes, p.packing) == (lo, hi, at.dtype, sizes, packing) => {
+                p.live |= at.runs;
+            }
+            Some(p) => at.bad.push(format!(
+                "`{name}` at {} {lo}..{hi} overlaps another panel buffer at {}..{} of other shape",
+                space.name(),
+                p.lo,
+                p.hi
             )),
+            None if full => at.bad.push(format!("more than {PANELS} panel buffers in a template")),
+            None => {
+                let (dtype, live) = (at.dtype, at.runs);
+                self.panels.push(Panel { space, lo, hi, dtype, sizes, packing, live });
+            }
+        }
+        if at.runs && packing == Packing::Loaded {
+            self.writes.push((space, lo, hi, at.number));
         }
     }
 
@@ -291,7 +281,7 @@ impl LocalState {
 /// The byte range of a local operand, if it is one.
 fn place(at: &mut At<'_>, name: &str, local: Local, space: Space, bytes: u64) -> Option<(u64, u64)> {
     if local.space != space {
-        (at.report)(format!("`{name}` is in {}, not in {}", local.space.name(), space.name()));
+        at.bad.push(format!("`{name}` is in {}, not in {}", local.space.name(), space.name()));
         return None;
     }
     let capacity = at.target.capacity(space);
@@ -299,10 +289,8 @@ fn place(at: &mut At<'_>, name: &str, local: Local, space: Space, bytes: u64) ->
     match lo.checked_add(bytes) {
         Some(hi) if hi <= capacity => Some((lo, hi)),
         _ => {
-            (at.report)(format!(
-                "`{name}`: {bytes} bytes at {lo} exceed {} of {capacity} bytes",
-                space.name()
-            ));
+            at.bad
+                .push(format!("`{name}`: {bytes} bytes at {lo} exceed {} of {capacity} bytes", space.name()));
             None
         }
     }

@@ -3,13 +3,14 @@
 use smallvec::SmallVec;
 
 use super::address::{Footprint, NoFootprint, Placed, disjoint, same_tile};
-use super::footprint::{Dims, Use, uses};
+use super::footprint::{Dim, MemAccess, PanelUse, Region, Sink, uses};
 use super::local::{At, LocalState};
 use super::report::{InstAt, Report, Where};
+use crate::decode::{Decoder, blank};
 use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, acc_dtype};
 use crate::{
-    Class, DType, Form, Hints, Init, Inst, Kind, MAX_PARALLEL, MAX_SEQ, Mem, Opcode, Operand, Operands,
-    Phase, Place, Size, Space, Strides, Target, Template,
+    Access, Class, DType, Form, Init, Inst, Kind, Local, MAX_PARALLEL, MAX_SEQ, Mem, Opcode, Operand,
+    Operands, Phase, Place, Size, Space, Strides, Target, Template,
 };
 
 /// An access to an argument that happens.
@@ -83,7 +84,7 @@ pub(super) fn check(
 ) -> TemplateInfo {
     local.clear();
     let slots = vec![SlotUse::default(); template.slots.len()];
-    let info = TemplateInfo { slots, ..TemplateInfo::default() };
+    let info = TemplateInfo { slots, uses: Vec::with_capacity(8), ..TemplateInfo::default() };
     let mut c = Checker { target, template, index, info, local, report, number: 0 };
     c.template();
     c.info
@@ -167,7 +168,8 @@ impl Checker<'_> {
                 runs: times > 0 && self.info.tiles > 0,
             };
             let (mut n, mut ended) = (0u32, false);
-            for inst in section.code.iter() {
+            let (mut decoder, mut inst) = (Decoder::new(section.code.words()), blank());
+            while let Some(result) = decoder.read(&mut inst) {
                 let here = |mnemonic| InstAt {
                     template: self.index,
                     phase: index,
@@ -176,8 +178,8 @@ impl Checker<'_> {
                     number: self.number,
                     mnemonic,
                 };
-                match inst {
-                    Ok(inst) => {
+                match result {
+                    Ok(()) => {
                         let at = here(inst.op.mnemonic());
                         if ended {
                             self.report.push(Where::Inst(at), "follows `end`");
@@ -202,55 +204,20 @@ impl Checker<'_> {
         let bad = &mut problems;
         self.rules(inst, scope, bad);
         operands(inst, scope.extents.len(), bad);
-        let (mut reads, mut writes) = (Ranges::new(), Ranges::new());
-        let (target, number, dtype, runs) = (self.target, self.number, inst.dtype, scope.runs);
-        let mut sticky = None;
-        uses(inst, target, &mut |u| {
-            let mut report = |m| bad.push(m);
-            let mut here = At { target, number, dtype, runs, report: &mut report };
-            match u {
-                Use::Local { name, access, local, space, region } => {
-                    let range = self.local.local(&mut here, name, access, local, space, region);
-                    if let Some((lo, hi)) = range
-                        && space == Space::Ub
-                    {
-                        if access.reads() {
-                            reads.push((name, lo, hi));
-                        }
-                        if access.writes() {
-                            writes.push((name, lo, hi));
-                            if let Some(extents) = sticky.take() {
-                                self.sticky(&mut here, extents, space, (lo, hi), inst);
-                            }
-                        }
-                    }
-                }
-                Use::Strided { name, local, dims, unit } => {
-                    if let Some((lo, hi)) = self.local.strided(&mut here, name, local, &dims, unit) {
-                        reads.push((name, lo, hi));
-                    }
-                }
-                Use::Panel { access, local, space, bytes, .. } => {
-                    self.local.panel(&mut here, &u);
-                    if access.writes()
-                        && let Some(extents) = sticky.take()
-                    {
-                        let lo = u64::from(local.offset) * u64::from(target.block);
-                        self.sticky(&mut here, extents, space, (lo, lo.saturating_add(bytes)), inst);
-                    }
-                }
-                Use::Mem { write, mem, dims, unit, panels, hints, .. } => {
-                    if hints.sticky && !write {
-                        sticky = Some(mem.strides.iter().fold(0u32, |m, s| m | 1 << (s.0 & 31)));
-                    }
-                    let use_ = MemAccess { write, mem, dims: &dims, unit, panels, hints };
-                    self.mem(inst, &use_, at, scope, bad);
-                }
-            }
-        });
-        overlaps(inst, &reads, &writes, bad);
-        for message in problems {
-            self.report.push(Where::Inst(at), message);
+        let mut visit = Visit {
+            inst,
+            at,
+            scope,
+            bad,
+            reads: Ranges::new(),
+            writes: Ranges::new(),
+            sticky: None,
+            checker: self,
+        };
+        uses(inst, visit.checker.target, &mut visit);
+        overlaps(inst, &visit.reads, &visit.writes, visit.bad);
+        if !problems.is_empty() {
+            problems.into_iter().for_each(|message| self.report.push(Where::Inst(at), message));
         }
     }
 
@@ -268,16 +235,6 @@ impl Checker<'_> {
             Kind::Cube if vector => bad.push("is a vector instruction in a cube template".to_owned()),
             _ => {}
         }
-        let imm_dtype = match &inst.operands {
-            Operands::Cast(o) => o.from,
-            _ => dtype,
-        };
-        inst.visit(|name, _, operand| {
-            if let Operand::Imm(bits) = operand {
-                let is_mask = inst.op == Opcode::VSelect && name == "a";
-                immediate(name, bits, if is_mask { DType::Bool } else { imm_dtype }, bad);
-            }
-        });
         let index = |d: DType, bad: &mut Problems| {
             if !matches!(d, DType::I32 | DType::I64) {
                 bad.push(format!("index dtype {d} is neither i32 nor i64"));
@@ -334,16 +291,16 @@ impl Checker<'_> {
         }
     }
 
-    fn sticky(&mut self, here: &mut At<'_>, moving: u32, space: Space, range: (u64, u64), inst: &Inst) {
+    fn sticky(&mut self, inst: &Inst, moving: u32, range: (Space, u64, u64), bad: &mut Problems) {
         inst.visit(|name, _, operand| {
             if let Operand::Size(Size { body, tail, extent: Some(e) }) = operand
                 && body != tail
                 && moving >> (e & 31) & 1 == 0
             {
-                (here.report)(format!("sticky, but `{name}` changes with an extent of stride 0"));
+                bad.push(format!("sticky, but `{name}` changes with an extent of stride 0"));
             }
         });
-        self.local.sticky(here, space, range.0, range.1);
+        self.local.sticky(range, self.number);
     }
 
     fn mem(&mut self, inst: &Inst, a: &MemAccess<'_>, at: InstAt, scope: &Scope<'_>, bad: &mut Problems) {
@@ -442,18 +399,82 @@ impl Checker<'_> {
     }
 }
 
-/// An access to an argument.
-struct MemAccess<'a> {
-    write: bool,
-    mem: &'a Mem,
-    dims: &'a Dims,
-    unit: u64,
-    panels: bool,
-    hints: Hints,
+/// Takes the uses of one instruction.
+struct Visit<'v, 'a> {
+    checker: &'v mut Checker<'a>,
+    inst: &'v Inst,
+    at: InstAt,
+    scope: &'v Scope<'v>,
+    bad: &'v mut Problems,
+    reads: Ranges,
+    writes: Ranges,
+    /// The extents that move a sticky load whose destination is still to come.
+    sticky: Option<u32>,
 }
 
-type Problems = SmallVec<[String; 2]>;
-type Ranges = SmallVec<[(&'static str, u64, u64); 4]>;
+impl Visit<'_, '_> {
+    fn stick(&mut self, space: Space, lo: u64, hi: u64) {
+        if let Some(moving) = self.sticky.take() {
+            self.checker.sticky(self.inst, moving, (space, lo, hi), self.bad);
+        }
+    }
+    /// The local state, and where it is asked from.
+    #[inline]
+    fn state(&mut self) -> (&mut LocalState, At<'_>) {
+        let c = &mut *self.checker;
+        let (dtype, runs) = (self.inst.dtype, self.scope.runs);
+        (c.local, At { target: c.target, number: c.number, dtype, runs, bad: self.bad })
+    }
+}
+
+impl Sink for Visit<'_, '_> {
+    #[inline]
+    fn local(&mut self, name: &'static str, access: Access, local: Local, space: Space, region: &Region) {
+        let (state, mut at) = self.state();
+        let Some((lo, hi)) = state.local(&mut at, name, access, local, space, region) else { return };
+        if space != Space::Ub {
+            return;
+        }
+        if access.reads() {
+            self.reads.push(Range { name, lo, hi, elem: region.elem });
+        }
+        if access.writes() {
+            self.writes.push(Range { name, lo, hi, elem: region.elem });
+            self.stick(space, lo, hi);
+        }
+    }
+    fn strided(&mut self, name: &'static str, local: Local, dims: &[Dim], unit: u64) {
+        let (state, mut at) = self.state();
+        if let Some((lo, hi)) = state.strided(&mut at, name, local, dims, unit) {
+            self.reads.push(Range { name, lo, hi, elem: 0 });
+        }
+    }
+    fn panel(&mut self, panel: &PanelUse) {
+        let (state, mut at) = self.state();
+        state.panel(&mut at, panel);
+        let lo = u64::from(panel.local.offset) * u64::from(self.checker.target.block);
+        self.stick(panel.space, lo, lo.saturating_add(panel.bytes));
+    }
+    fn mem(&mut self, access: &MemAccess<'_>) {
+        if access.hints.sticky && !access.write {
+            self.sticky = Some(access.mem.strides.iter().fold(0, |m, s| m | 1 << (s.0 & 31)));
+        }
+        self.checker.mem(self.inst, access, self.at, self.scope, self.bad);
+    }
+}
+
+/// What is wrong with an instruction.
+pub(super) type Problems = SmallVec<[String; 2]>;
+
+/// Bytes of vector memory that an operand takes.
+struct Range {
+    name: &'static str,
+    lo: u64,
+    hi: u64,
+    elem: u32,
+}
+
+type Ranges = SmallVec<[Range; 4]>;
 
 fn immediate(name: &str, bits: u64, dtype: DType, bad: &mut Problems) {
     let most = match dtype {
@@ -465,52 +486,78 @@ fn immediate(name: &str, bits: u64, dtype: DType, bad: &mut Problems) {
     }
 }
 
-/// Counts, strides and extents of all operands.
+/// Counts, strides, extents and immediates of all operands.
 fn operands(inst: &Inst, extents: usize, bad: &mut Problems) {
-    let size = |name: &str, s: Size, bad: &mut Problems| {
-        if s.tail > s.body {
-            bad.push(format!("`{name}`: tail {} is above body {}", s.tail, s.body));
-        }
-        match s.extent {
-            None if s.tail != s.body => {
-                bad.push(format!("`{name}`: {}|{} without an extent", s.body, s.tail))
-            }
-            Some(e) if usize::from(e) >= extents => {
-                bad.push(format!("`{name}`: extent {e} has no index here"))
-            }
-            _ => {}
-        }
+    let sound_extent = |e: u8| usize::from(e) < extents;
+    let sound_size = |s: Size| match s.extent {
+        None => s.tail == s.body,
+        Some(e) => s.tail <= s.body && sound_extent(e),
     };
-    let strides = |name: &str, s: &Strides, bad: &mut Problems| {
-        if s.windows(2).any(|w| w[0].0 >= w[1].0) || s.iter().any(|s| s.1 == 0) {
-            bad.push(format!("`{name}`: strides are not sorted by extent or zero"));
-        }
-        if let Some(e) = s.iter().map(|s| s.0).find(|&e| usize::from(e) >= extents) {
-            bad.push(format!("`{name}`: extent {e} has no index here"));
-        }
+    let sound_strides = |strides: &Strides| {
+        let mut last = None;
+        strides.iter().all(|&(e, s)| s != 0 && sound_extent(e) && last.replace(e).is_none_or(|l| l < e))
     };
     inst.visit(|name, _, operand| match operand {
-        Operand::Size(s) => size(name, s, bad),
-        Operand::Loops(l) => l.iter().for_each(|l| size(name, l.count, bad)),
-        Operand::Strides(s) => strides(name, s, bad),
-        Operand::Mem(m) => strides(name, &m.strides, bad),
-        Operand::Local(..) | Operand::Imm(_) | Operand::Other => {}
+        Operand::Size(s) if !sound_size(s) => bad_size(name, s, extents, bad),
+        Operand::Strides(s) | Operand::Mem(Mem { strides: s, .. }) if !sound_strides(s) => {
+            bad_strides(name, s, extents, bad);
+        }
+        Operand::Loops(l) => {
+            for l in l.iter().filter(|l| !sound_size(l.count)) {
+                bad_size(name, l.count, extents, bad);
+            }
+        }
+        Operand::Imm(bits) => {
+            let dtype = match &inst.operands {
+                Operands::Cast(o) => o.from,
+                Operands::Ternary(_) if inst.op == Opcode::VSelect && name == "a" => DType::Bool,
+                _ => inst.dtype,
+            };
+            immediate(name, bits, dtype, bad);
+        }
+        _ => {}
     });
+}
+
+#[cold]
+fn bad_size(name: &str, s: Size, extents: usize, bad: &mut Problems) {
+    if s.tail > s.body {
+        bad.push(format!("`{name}`: tail {} is above body {}", s.tail, s.body));
+    }
+    match s.extent {
+        None => bad.push(format!("`{name}`: {}|{} without an extent", s.body, s.tail)),
+        Some(e) if usize::from(e) >= extents => bad.push(format!("`{name}`: extent {e} has no index here")),
+        Some(_) => {}
+    }
+}
+
+#[cold]
+fn bad_strides(name: &str, s: &Strides, extents: usize, bad: &mut Problems) {
+    if s.windows(2).any(|w| w[0].0 >= w[1].0) || s.iter().any(|s| s.1 == 0) {
+        bad.push(format!("`{name}`: strides are not sorted by extent or zero"));
+    }
+    if let Some(e) = s.iter().map(|s| s.0).find(|&e| usize::from(e) >= extents) {
+        bad.push(format!("`{name}`: extent {e} has no index here"));
+    }
 }
 
 /// An instruction may write over a source only element by element, and never write one range twice.
 fn overlaps(inst: &Inst, reads: &Ranges, writes: &Ranges, bad: &mut Problems) {
     let elementwise =
         matches!(inst.op.form(), Form::Unary | Form::Binary | Form::Ternary | Form::Cast | Form::CumSum);
-    let meet = |a: &(&str, u64, u64), b: &(&str, u64, u64)| a.1 < b.2 && b.1 < a.2;
+    let meet = |a: &Range, b: &Range| a.lo < b.hi && b.lo < a.hi;
     for (i, w) in writes.iter().enumerate() {
-        for r in reads.iter().filter(|r| r.0 != w.0 && meet(r, w)) {
-            if !(elementwise && (r.1, r.2) == (w.1, w.2)) {
-                bad.push(format!("`{}` at {}..{} overlaps `{}` at {}..{}", w.0, w.1, w.2, r.0, r.1, r.2));
+        for r in reads.iter().filter(|r| r.name != w.name && meet(r, w)) {
+            // Equal ranges of equal elements are read in full, whatever the mode says.
+            if !(elementwise && (r.lo, r.hi, r.elem) == (w.lo, w.hi, w.elem)) {
+                bad.push(format!(
+                    "`{}` at {}..{} overlaps `{}` at {}..{}",
+                    w.name, w.lo, w.hi, r.name, r.lo, r.hi
+                ));
             }
         }
         if let Some(o) = writes[i + 1..].iter().find(|o| meet(o, w)) {
-            bad.push(format!("`{}` and `{}` overlap", w.0, o.0));
+            bad.push(format!("`{}` and `{}` overlap", w.name, o.name));
         }
     }
 }
