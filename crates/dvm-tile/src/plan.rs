@@ -205,7 +205,9 @@ impl<'a> Builder<'a> {
                 .map_err(|f| TileError::kernel(&kernel.name, f))?;
             let mut known = Known { compiled: true, template: NONE, ..Known::default() };
             known.wrote = (from, self.s.wrote.len() as u32);
-            if let Some(u) = unit {
+            if let Some(mut u) = unit {
+                // Kernels of a plan may share a name, templates of a program may not.
+                u.template.name = format!("{}.{}", kernel.name, call.kernel);
                 known.template = self.templates.len() as u32;
                 known.weight = u.weight;
                 known.pack = u.pack;
