@@ -96,8 +96,15 @@ pub(crate) fn unit(
     let has = spec.target.capacity(Memory::Ub);
     let mut limit = has;
     let mut attempt = 0;
+    let mut strict = false;
     let (blocks, phases, peak) = loop {
-        let (blocks, phases) = attempt_at(s, spec, limit)?;
+        let (blocks, phases) = match attempt_at(s, spec, limit, strict) {
+            Err(Fault::Loops { .. } | Fault::Ragged { .. }) if !strict => {
+                strict = true;
+                continue;
+            }
+            done => done?,
+        };
         let peak = s.placer.run(&mut s.emitted, &spec.target)?;
         let needs = peak[Memory::Ub as usize];
         if needs <= has {
@@ -121,7 +128,12 @@ pub(crate) fn unit(
 }
 
 /// Tiles and emits under a limit of vector memory; returns the blocks of a product and the number of phases.
-fn attempt_at(s: &mut Scratch, spec: &MachineSpec, limit: u64) -> Result<(Option<Blocks>, u32), Fault> {
+fn attempt_at(
+    s: &mut Scratch,
+    spec: &MachineSpec,
+    limit: u64,
+    strict: bool,
+) -> Result<(Option<Blocks>, u32), Fault> {
     let private = spec.target.async_pipes;
     if let Some(product) = s.space.product {
         let blocks = cube::choose(&mut s.space, &product, &s.model, spec, limit)?;
@@ -129,7 +141,7 @@ fn attempt_at(s: &mut Scratch, spec: &MachineSpec, limit: u64) -> Result<(Option
         cube::emit(&mut e, &product, &blocks, spec)?;
         return Ok((Some(blocks), 1));
     }
-    tile::choose(&mut s.space, &s.model, spec, limit)?;
+    tile::choose(&mut s.space, &s.model, spec, limit, strict)?;
     // A running sum from the end, in pieces: walk the axis backwards.
     let seq = s.space.seq();
     for v in 0..s.space.vals.len() {

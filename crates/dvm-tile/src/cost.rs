@@ -109,9 +109,9 @@ impl Model {
             self.events.push(Event { mask: val.mask, bytes: planes * bytes(here) });
         }
         // An operand that must be spread first.
-        let need = needed(val, sp);
+        let need = if elementwise { spread_by(sp, val, &operands) } else { needed(val, sp) };
         for &o in &operands {
-            if mask(o) & need != need && need != 0 {
+            if need != 0 && mask(o) != need && !imm(o) {
                 self.events.push(Event { mask: need, bytes: bytes(o) });
                 self.events.push(Event { mask: need, bytes: -bytes(o) });
             }
@@ -120,6 +120,10 @@ impl Model {
             if dies(o, &self.last) && Some(o) != heir && !kept(o) && !operands[..n].contains(&o) {
                 self.events.push(Event { mask: mask(o), bytes: -bytes(o) });
             }
+        }
+        for s in sp.stores.iter().filter(|s| s.value == here && s.mask != val.mask) {
+            self.events.push(Event { mask: s.mask, bytes: bytes(here) });
+            self.events.push(Event { mask: s.mask, bytes: -bytes(here) });
         }
         if self.last[i] == here && !kept(here) {
             let planes = if matches!(val.node, Node::Reduce { .. }) { 3 } else { 1 };
@@ -212,6 +216,30 @@ pub(crate) fn needed(val: &Val, sp: &Space) -> Mask {
         }
         _ => 0,
     }
+}
+
+/// The folds of an elementwise value if, in general, one of its operands can be read neither as rows nor as columns.
+fn spread_by(sp: &Space, val: &Val, operands: &[u32]) -> Mask {
+    let mut at = None;
+    for &o in operands {
+        let have = sp.vals[o as usize].mask;
+        if have == 0 || have == val.mask {
+            continue;
+        }
+        let lacks = val.mask & !have;
+        // Leading folds: all that it lacks is inside them. Trailing folds: outside.
+        let split = if lacks > have { Mask::BITS - have.leading_zeros() } else { have.trailing_zeros() };
+        let whole = if lacks > have {
+            lacks.trailing_zeros() >= split
+        } else {
+            Mask::BITS - lacks.leading_zeros() <= split
+        };
+        if !whole || at.is_some_and(|a| a != (lacks > have, split)) {
+            return val.mask;
+        }
+        at = Some((lacks > have, split));
+    }
+    0
 }
 
 /// Folds along which an access is contiguous while they are whole.

@@ -133,10 +133,10 @@ impl<'a> Emit<'a> {
     /// A tile over `mask` as rows and columns; rows is 1 wherever possible.
     pub(crate) fn grid(&self, mask: Mask, value: u32) -> Result<(Size, Size), Fault> {
         let dims = self.sp.dims(mask);
-        let what = "a tile ragged in more ways than rows and columns";
+        let what = "rows and columns";
         (0..dims.len().max(1))
             .find_map(|at| self.sp.split(&dims, at))
-            .ok_or(Fault::Unsupported { value: value as usize, what })
+            .ok_or(Fault::Ragged { value: value as usize, what })
     }
 
     /// The buffer of a value over its own mask; loads are emitted here, at their first use.
@@ -399,9 +399,9 @@ impl<'a> Emit<'a> {
                 best = Some((spread, at, grid));
             }
         }
-        let what = "a tile ragged in more ways than rows and columns";
+        let what = "rows and columns";
         let Some((_, at, (rows, cols))) = best else {
-            return Err(Fault::Unsupported { value: v as usize, what });
+            return Err(Fault::Ragged { value: v as usize, what });
         };
         let mut bufs = [(NOWHERE, Mode::Full); N];
         for (i, &x) in xs.iter().enumerate() {

@@ -79,6 +79,14 @@ pub enum Fault {
         /// Limit of the instruction.
         most: usize,
     },
+    /// A tile that operands cannot express: a count may be ragged in its outermost fold only.
+    #[error("%{value}: a tile ragged in more ways than {what}")]
+    Ragged {
+        /// Value number.
+        value: usize,
+        /// The counts at hand.
+        what: &'static str,
+    },
     /// argmax or argmin of nothing.
     #[error("%{value}: the index of an extreme over axis {axis} of extent 0")]
     EmptyArg {

@@ -19,8 +19,15 @@ const GRID_LOOPS: usize = 2;
 /// Tiles per core that are tried.
 const WAVES: [u64; 6] = [1, 2, 3, 4, 6, 8];
 
-/// Picks the tile of every fold. `limit` is the vector memory it may use.
-pub(crate) fn choose(sp: &mut Space, model: &Model, spec: &MachineSpec, limit: u64) -> Result<(), Fault> {
+/// Picks the tile of every fold. `limit` is the vector memory it may use. `strict` tiles are ragged in their outermost
+/// fold only, which every operand form can say.
+pub(crate) fn choose(
+    sp: &mut Space,
+    model: &Model,
+    spec: &MachineSpec,
+    limit: u64,
+    strict: bool,
+) -> Result<(), Fault> {
     for f in &mut sp.folds {
         f.cut(f.n);
     }
@@ -32,7 +39,25 @@ pub(crate) fn choose(sp: &mut Space, model: &Model, spec: &MachineSpec, limit: u
     };
     fit(sp, model, limit, grain)?;
     spread(sp, model, spec, grain);
+    if strict {
+        straighten(sp);
+    }
     assign_extents(sp)
+}
+
+/// Makes every fold but the outermost wide one come out even, and every access a loop nest again.
+fn straighten(sp: &mut Space) {
+    let outermost = sp.folds.iter().position(|f| f.tile > 1);
+    let last = (0..sp.folds.len()).rev().find(|&f| sp.folds[f].n > 1);
+    for i in 0..sp.folds.len() {
+        let f = &mut sp.folds[i];
+        if f.ragged() && Some(i) != outermost {
+            // Only rows are worth looking for a divisor.
+            let even = (1..=u64::from(f.tile)).rev().find(|t| f.n % t == 0).filter(|_| Some(i) == last);
+            f.cut(even.unwrap_or(1));
+        }
+    }
+    limit_loops(sp);
 }
 
 /// Row lengths in elements.

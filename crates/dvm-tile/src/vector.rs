@@ -234,10 +234,10 @@ fn counts(e: &Emit<'_>, v: u32, mask: Mask, run: Mask) -> Result<(Size, Size, Si
     let outer = mask & ((1 << low) - 1);
     let inner = mask & !run & !outer;
     let size = |m: Mask| e.sp.group(&e.sp.dims(m));
-    let what = "a tile ragged in more ways than a reduction's counts";
+    let what = "the counts of a reduction";
     match (size(outer), size(run & mask), size(inner)) {
         (Some(o), Some(r), Some(i)) => Ok((o, r, i)),
-        _ => Err(Fault::Unsupported { value: v as usize, what }),
+        _ => Err(Fault::Ragged { value: v as usize, what }),
     }
 }
 
@@ -352,8 +352,8 @@ fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
     // The state is two planes whose sum is the value: a reduction of two rows.
     let kept = layout::sum_dtype(dtype);
     let dims = e.sp.dims(mask);
-    let what = "a sum's state ragged in more than one way";
-    let inner = e.sp.group(&dims).ok_or(Fault::Unsupported { value: v as usize, what })?;
+    let what = "the state of a sum";
+    let inner = e.sp.group(&dims).ok_or(Fault::Ragged { value: v as usize, what })?;
     let src = e.local(acc);
     let mut buf = e.tile_buf(mask, kept);
     let dst = e.local(buf);

@@ -42,6 +42,9 @@ fn check(fuse: bool) {
                     Err(e) => Some(e),
                 };
                 if let Some(p) = problem {
+                    if std::env::var("DUMP").is_ok_and(|d| d == seed.to_string()) {
+                        eprintln!("{plan}");
+                    }
                     problems.push(format!("seed {seed}, binding {i}, {}: {p}", spec.target.name));
                 }
             }

@@ -262,8 +262,9 @@ impl Placed<'_> {
     pub(super) fn hi(&self) -> i64 {
         self.base + self.f.hi
     }
-    /// The bytes modulo `p` when they are one range that does not wrap: all larger digits are multiples of `p`.
-    fn residue(&self, p: u64) -> Option<(u64, u64)> {
+    /// The bytes from `origin` on, modulo `p`, when they are one range that does not wrap: all larger digits are multiples
+    /// of `p`.
+    fn residue(&self, origin: i64, p: u64) -> Option<(u64, u64)> {
         let mut width = self.f.unit;
         for d in &self.f.digits {
             if d.stride < p {
@@ -272,7 +273,7 @@ impl Placed<'_> {
                 return None;
             }
         }
-        let at = self.lo().rem_euclid(p as i64) as u64;
+        let at = (self.lo() - origin).rem_euclid(p as i64) as u64;
         (at.checked_add(width)? <= p).then_some((at, at + width))
     }
 }
@@ -282,9 +283,13 @@ pub(super) fn disjoint(a: Placed<'_>, b: Placed<'_>) -> bool {
     if a.hi() <= b.lo() || b.hi() <= a.lo() {
         return true;
     }
-    a.f.digits.iter().chain(&b.f.digits).any(|d| match (a.residue(d.stride), b.residue(d.stride)) {
-        (Some(x), Some(y)) => x.1 <= y.0 || y.1 <= x.0,
-        _ => false,
+    // Where the pitch begins does not matter: count from the first set.
+    let origin = a.lo();
+    a.f.digits.iter().chain(&b.f.digits).any(|d| {
+        match (a.residue(origin, d.stride), b.residue(origin, d.stride)) {
+            (Some(x), Some(y)) => x.1 <= y.0 || y.1 <= x.0,
+            _ => false,
+        }
     })
 }
 
