@@ -139,7 +139,7 @@ name_enum! {
         "xor" Xor,
         /// Shift left; by the width or more gives 0.
         "shl" Shl,
-        /// Shift right (logical for unsigned, arithmetic for signed); by the width or more gives 0 or the sign.
+        /// Shift right (logical for unsigned, arithmetic for signed); by the width or more gives 0.
         "shr" Shr,
         /// a == b.
         "eq" Eq,

@@ -30,8 +30,14 @@ fn check(fuse: bool) {
             let want = dvm_ir::eval::eval_graph(&random.graph, &inputs).unwrap();
             match dvm_ir::eval::eval_plan(&plan, &inputs) {
                 Ok(got) if random.difference(&got, &want).is_none() => {}
-                Ok(_) => { problems.push(format!("seed {seed}, binding {i}: the plan is wrong")); continue; }
-                Err(e) => { problems.push(format!("seed {seed}, binding {i}: plan: {e}")); continue; }
+                Ok(_) => {
+                    problems.push(format!("seed {seed}, binding {i}: the plan is wrong"));
+                    continue;
+                }
+                Err(e) => {
+                    problems.push(format!("seed {seed}, binding {i}: plan: {e}"));
+                    continue;
+                }
             }
             let tensors: Vec<_> = inputs.into_iter().map(|(_, t)| t).collect();
             for spec in &specs {
@@ -42,9 +48,6 @@ fn check(fuse: bool) {
                     Err(e) => Some(e),
                 };
                 if let Some(p) = problem {
-                    if std::env::var("DUMP").is_ok_and(|d| d == seed.to_string()) {
-                        eprintln!("{plan}");
-                    }
                     problems.push(format!("seed {seed}, binding {i}, {}: {p}", spec.target.name));
                 }
             }
