@@ -1,6 +1,6 @@
 //! What a handler sees of one node: operands, attributes, and building blocks for the graph.
 
-use dvm_ir::{BinaryOp, CheckCond, DType, Dim, DimTable, Op, ReduceOp, Scalar, Tensor, UnaryOp};
+use dvm_ir::{Answer, BinaryOp, CheckCond, DType, Dim, DimTable, Op, ReduceOp, Scalar, Tensor, UnaryOp};
 
 use crate::error::{Fail, invalid, unsupported};
 use crate::fold;
@@ -158,6 +158,9 @@ impl<'i, 'm> Cx<'i, 'm> {
     }
     /// Requires a condition of every binding.
     pub(crate) fn assume(&mut self, cond: CheckCond, what: &str) -> Result<(), Fail> {
+        if self.imp.graph.dims.decide(cond) == Answer::Proven {
+            return Ok(());
+        }
         let op = self.node.op_type.as_deref().unwrap_or("");
         let name = self.node.name.as_deref().unwrap_or("");
         let r = self.imp.graph.assume(cond, format!("{op} \"{name}\": {what}"));
@@ -325,6 +328,16 @@ impl<'i, 'm> Cx<'i, 'm> {
             Ok(x)
         } else {
             self.push(Op::Transpose { perm }, &[x])
+        }
+    }
+    /// A transpose that is done here and now if the value is a constant.
+    pub(crate) fn transpose_constant(&mut self, x: V, perm: Vec<usize>) -> Result<V, Fail> {
+        match self.imp.val(x).tensor.clone() {
+            Some(t) => {
+                let t = tensor::transposed(&t, &perm)?;
+                Ok(self.imp.constant(t))
+            }
+            None => self.transpose(x, perm),
         }
     }
     pub(crate) fn reduce(&mut self, op: ReduceOp, x: V, axes: &[usize], keepdims: bool) -> Result<V, Fail> {

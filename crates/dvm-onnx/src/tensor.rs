@@ -116,3 +116,30 @@ fn external(t: &TensorProto, base: Option<&Path>, dtype: DType, shape: &[usize])
     file.read_exact(&mut data).map_err(failed)?;
     Ok(data)
 }
+
+/// The tensor with its axes permuted.
+pub(crate) fn transposed(t: &Tensor, perm: &[usize]) -> Result<Tensor, Fail> {
+    let shape: Vec<usize> = perm.iter().map(|&p| t.shape()[p]).collect();
+    let mut strides = vec![1; shape.len()];
+    for i in (1..shape.len()).rev() {
+        strides[i - 1] = strides[i] * t.shape()[i];
+    }
+    let strides: Vec<usize> = perm.iter().map(|&p| strides[p]).collect();
+    let size = t.dtype().size();
+    let mut out = Tensor::zeros(t.dtype(), &shape)?;
+    let mut index = vec![0; shape.len()];
+    let mut at = 0;
+    for to in out.bytes_mut().chunks_exact_mut(size) {
+        to.copy_from_slice(&t.bytes()[at * size..(at + 1) * size]);
+        for i in (0..shape.len()).rev() {
+            index[i] += 1;
+            at += strides[i];
+            if index[i] < shape[i] {
+                break;
+            }
+            at -= strides[i] * shape[i];
+            index[i] = 0;
+        }
+    }
+    Ok(out)
+}

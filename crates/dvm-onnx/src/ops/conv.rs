@@ -124,6 +124,12 @@ fn open(
         y = c.push(Op::Pad { before, after, mode: PadMode::Constant, value: pad }, &[x])?;
     }
     for (i, a) in axes.iter().enumerate() {
+        if (a.size, a.stride) == (1, 1) {
+            let mut shape = c.shape(y);
+            shape.insert(first + 2 * i + 1, Dim::ONE);
+            y = c.reshape(y, shape)?;
+            continue;
+        }
         let size = c.num(a.size);
         let op =
             Op::Window { axis: first + 2 * i, count: a.count, size, stride: a.stride, dilation: a.dilation };
@@ -171,27 +177,28 @@ fn conv(c: &mut Cx<'_, '_>) -> Outs {
     let wanted = dims.mul(ws[1], g);
     c.assume(dvm_ir::CheckCond::Equal(xs[1], wanted), what)?;
     // Axes of y: batch, channels, then (count, size) for each spatial axis.
+    let count_axes = (0..n).map(|i| 2 + 2 * i);
+    let size_axes = (0..n).map(|i| 3 + 2 * i);
+    let points = c.dims().product(&counts);
+    let depth = c.dims().product(&ws[1..]);
     let out = if group == 1 {
-        let perm: Vec<usize> = [0]
-            .into_iter()
-            .chain((0..n).map(|i| 2 + 2 * i))
-            .chain([1])
-            .chain((0..n).map(|i| 3 + 2 * i))
-            .collect();
+        // Channels innermost: where the data lie that way (after another convolution, say) the windows are a view.
+        let perm = [0].into_iter().chain(count_axes).chain(size_axes).chain([1]).collect();
         let y = c.transpose(y, perm)?;
-        let (points, depth) = (c.dims().product(&counts), c.dims().product(&ws[1..]));
         let y = c.reshape(y, vec![xs[0], points, depth])?;
+        let w = c.transpose_constant(w, [0].into_iter().chain(2..n + 2).chain([1]).collect())?;
         let w = c.reshape(w, vec![ws[0], depth])?;
         let y = c.matmul(y, w, false, true)?;
         c.transpose(y, vec![0, 2, 1])?
+    } else if ws[1] == Dim::ONE {
+        depthwise(c, y, w, g, per_out, n)?
     } else {
         let mut split = c.shape(y);
         split.splice(1..2, [g, per_in]);
         let y = c.reshape(y, split)?;
-        let perm: Vec<usize> =
-            [0, 1, 2].into_iter().chain((0..n).map(|i| 4 + 2 * i)).chain((0..n).map(|i| 3 + 2 * i)).collect();
+        let perm =
+            [0, 1, 2].into_iter().chain(size_axes.map(|a| a + 1)).chain(count_axes.map(|a| a + 1)).collect();
         let y = c.transpose(y, perm)?;
-        let (points, depth) = (c.dims().product(&counts), c.dims().product(&ws[1..]));
         let y = c.reshape(y, vec![xs[0], g, depth, points])?;
         let w = c.reshape(w, vec![g, per_out, depth])?;
         c.matmul(w, y, false, false)?
@@ -205,6 +212,24 @@ fn conv(c: &mut Cx<'_, '_>) -> Outs {
         }
         None => Ok(vec![out]),
     }
+}
+
+/// Every channel has its own kernels: products and a sum, with nothing for a matrix product to reuse.
+fn depthwise(c: &mut Cx<'_, '_>, y: V, w: V, g: Dim, per_out: Dim, n: usize) -> Result<V, Fail> {
+    let dtype = c.dtype(y);
+    let wide = if dtype.is_half() { DType::F32 } else { dtype };
+    let (y, w) = (c.cast(y, wide)?, c.cast(w, wide)?);
+    let mut split = c.shape(y);
+    split.insert(2, Dim::ONE);
+    let y = c.reshape(y, split)?;
+    let mut kernel = vec![g, per_out];
+    for i in 0..n {
+        kernel.extend([Dim::ONE, c.shape(w)[2 + i]]);
+    }
+    let w = c.reshape(w, kernel)?;
+    let y = c.mul(y, w)?;
+    let y = c.reduce(R::Sum, y, &size_axes(3, n), false)?;
+    c.cast(y, dtype)
 }
 
 /// Size axes of an opened value whose spatial axes begin at `first`.

@@ -257,23 +257,29 @@ impl Cx<'_, '_> {
         self.known_or(dtype, &[x], nd, |c| c.expand(x, shape))
     }
     /// An index that may count from the end, clamped to `lo..=hi` (dims).
-    fn clamp_index(&mut self, i: Dim, extent: Dim, lo: Dim, hi: Dim) -> Dim {
+    fn clamp_index(&mut self, i: Dim, extent: Dim, lo: Dim, hi: Dim) -> Result<Dim, Fail> {
+        const ENDLESS: i64 = 1_000_000_000;
+        if let Some(c) = self.dims().as_const(i).filter(|c| !(-ENDLESS + 1..ENDLESS).contains(c)) {
+            // A sentinel for "to the end": kept out of the shapes, and checked where an extent could reach it.
+            if (-(1 << 62)..1 << 62).contains(&c) {
+                let limit = self.num(c.abs());
+                self.assume(CheckCond::AtMost(extent, limit), "a slice bound that means the end")?;
+            }
+            return Ok(if c < 0 { lo } else { hi });
+        }
         let dims = self.dims();
         let at = match dims.as_const(i) {
-            // A sentinel such as the largest integer must not be added to.
-            Some(c) if c <= -(1 << 31) => return lo,
-            Some(c) if c >= (1 << 31) - 1 => return hi,
             // Below 0, the wrapped index cannot exceed the extent; from 0 on, it cannot be below `lo`.
             Some(c) if c < 0 => {
                 let wrapped = dims.add(i, extent);
                 if wrapped == hi {
-                    return hi;
+                    return Ok(hi);
                 }
                 let at = dims.max(wrapped, lo);
                 // Going backwards, the last element is below 0 when there is none.
-                return if hi == extent { at } else { dims.min(at, hi) };
+                return Ok(if hi == extent { at } else { dims.min(at, hi) });
             }
-            Some(_) => return dims.min(i, hi),
+            Some(_) => return Ok(dims.min(i, hi)),
             None => {
                 let wrapped = dims.add(i, extent);
                 let negative = dims.lt(i, Dim::ZERO);
@@ -281,20 +287,20 @@ impl Cx<'_, '_> {
             }
         };
         let at = dims.max(at, lo);
-        dims.min(at, hi)
+        Ok(dims.min(at, hi))
     }
     /// First index and extent of a slice along an axis.
-    fn slice_bounds(&mut self, extent: Dim, start: Dim, end: Dim, step: i64) -> (Dim, Dim) {
+    fn slice_bounds(&mut self, extent: Dim, start: Dim, end: Dim, step: i64) -> Result<(Dim, Dim), Fail> {
         let minus = self.num(-1);
         let last = self.dims().sub(extent, Dim::ONE);
         let (lo, hi) = if step > 0 { (Dim::ZERO, extent) } else { (minus, last) };
-        let start = self.clamp_index(start, extent, if step > 0 { lo } else { Dim::ZERO }, hi);
-        let end = self.clamp_index(end, extent, lo, hi);
+        let start = self.clamp_index(start, extent, if step > 0 { lo } else { Dim::ZERO }, hi)?;
+        let end = self.clamp_index(end, extent, lo, hi)?;
         let size = self.num(step.saturating_abs());
         let dims = self.dims();
         let span = if step > 0 { dims.sub(end, start) } else { dims.sub(start, end) };
         let len = dims.ceil_div(span, size);
-        (start, dims.max(len, Dim::ZERO))
+        Ok((start, dims.max(len, Dim::ZERO)))
     }
 }
 
@@ -329,7 +335,7 @@ fn slice(c: &mut Cx<'_, '_>) -> Outs {
         if steps[i] == 0 {
             return invalid("a step is 0");
         }
-        (start[a], len[a]) = c.slice_bounds(shape[a], starts[i], ends[i], steps[i]);
+        (start[a], len[a]) = c.slice_bounds(shape[a], starts[i], ends[i], steps[i])?;
         // One element at most: the step then does not matter, and a huge one would overflow.
         step[a] = if c.is_const(len[a], 1) || c.is_const(len[a], 0) { 1 } else { steps[i] };
         if c.is_const(len[a], 0) {

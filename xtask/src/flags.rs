@@ -1,0 +1,25 @@
+//! Command line of `cargo xtask`.
+#![allow(missing_docs, unreachable_pub, reason = "the macro's items take no docs")]
+
+use std::path::PathBuf;
+
+xflags::xflags! {
+    /// Tasks of the workspace.
+    cmd xtask {
+        /// Runs the node tests of the Python package `onnx`; prints passed / in scope per op and every failure.
+        cmd onnx-suite {
+            /// Python interpreter that has the package (default `python3`).
+            optional --python python: PathBuf
+            /// Folder of cases already written, instead of asking Python.
+            optional --dir dir: PathBuf
+            /// Only cases whose name or op contains this.
+            optional --filter text: String
+            /// One JSON object.
+            optional --json
+            /// Failures out of scope too.
+            optional --all
+            /// Markdown file whose generated part is replaced.
+            optional --docs path: PathBuf
+        }
+    }
+}
