@@ -208,6 +208,14 @@ impl<'a, 'b> Emit<'a, 'b> {
         if (0..self.space.extents.len()).any(|a| extra.has(a) && self.space.extents[a] != Dim::ONE) {
             return Err(Fail::Cut("its values run along other axes".into()));
         }
+        let spanned = wanted.or(self.reduced.unwrap_or_default());
+        let empty = self.cx.p.g.shape(v).contains(&Dim::ZERO);
+        if !empty
+            && (0..self.space.extents.len()).any(|a| !spanned.has(a) && self.space.extents[a] != Dim::ONE)
+        {
+            // Every tile would store it again.
+            return Err(Fail::Cut("a stored value is smaller than the space".into()));
+        }
         let value = self.widen(k, wanted);
         let operand = self.operand(loc.owner, true);
         self.kernel.stores.push(KStore { operand, access, value });
@@ -237,7 +245,7 @@ impl<'a, 'b> Emit<'a, 'b> {
                 return Ok(self.inst(KOp::Const(s), p.g.dtype(v), AxisSet::EMPTY));
             }
             let node = match p.g.def_node(v) {
-                Some(n) if member || !state.in_memory(p, v) => n,
+                Some(n) if member || !state.is_loaded(p, v) => n,
                 _ => {
                     let loc = place(self.cx.t, p, v);
                     return Ok(self.load(&loc, &map));
@@ -248,26 +256,57 @@ impl<'a, 'b> Emit<'a, 'b> {
                 return if v == start { self.op(node, &map) } else { self.value(v, map) };
             }
             // A member is stored here, so only what is below it can be in memory.
-            let found = if member { self.locate_below(node) } else { self.locate(v) };
+            let found = if member { self.locate_below(node, false) } else { self.locate(v, false) };
             if let Found::Memory(loc) = found {
                 return Ok(self.load(&loc, &map));
             }
-            map = self.through(node, &map, member)?;
+            map = match self.through(node, &map, member) {
+                Err(Fail::Materialise(m)) => {
+                    // What is stored for others serves where recomputing fails, unless it depends on this kernel.
+                    let found = if member { self.locate_below(node, true) } else { self.locate(v, true) };
+                    return match found {
+                        Found::Memory(loc) if self.depends_on_member(loc.source) => {
+                            Err(Fail::Cut("a reshape of what it computes".into()))
+                        }
+                        Found::Memory(loc) => Ok(self.load(&loc, &map)),
+                        _ => Err(Fail::Materialise(m)),
+                    };
+                }
+                m => m?,
+            };
             v = node.inputs[0];
         }
     }
-    fn locate(&mut self, v: ValueId) -> Found {
-        let members = &self.members;
+    /// Whether a value is computed by views and cheap ops from a member.
+    fn depends_on_member(&self, v: ValueId) -> bool {
+        let mut stack: SmallVec<[ValueId; 4]> = SmallVec::from_slice(&[v]);
+        while let Some(v) = stack.pop() {
+            if self.is_member(v) {
+                return true;
+            }
+            if let ValueDef::Node(n) = self.cx.p.g.value(v).def
+                && (self.cx.state.cheap[n.index()] || self.cx.state.class[n.index()] == Class::View)
+            {
+                stack.extend_from_slice(&self.cx.p.g.nodes[n.index()].inputs);
+            }
+        }
+        false
+    }
+    /// Resolves the views over a value; what is cheap counts as memory only where memory is needed.
+    fn locate(&mut self, v: ValueId, needed: bool) -> Found {
+        let (members, cheap) = (&self.members, &self.cx.state.cheap);
         let p = self.cx.p;
-        let computed =
-            |v: ValueId| matches!(p.g.value(v).def, ValueDef::Node(n) if members.binary_search(&n).is_ok());
+        let computed = |v: ValueId| match p.g.value(v).def {
+            ValueDef::Node(n) => members.binary_search(&n).is_ok() || (!needed && cheap[n.index()]),
+            _ => false,
+        };
         locate(self.cx.t, p, self.cx.state, v, computed)
     }
     /// A view in the memory of its operand.
-    fn locate_below(&mut self, node: &Node) -> Found {
+    fn locate_below(&mut self, node: &Node, needed: bool) -> Found {
         let from = self.cx.p.g.shape(node.inputs[0]);
         let to = self.cx.p.g.shape(node.output);
-        match self.locate(node.inputs[0]) {
+        match self.locate(node.inputs[0], needed) {
             Found::Memory(loc) => {
                 view_of(self.cx.t, loc, &node.op, from, to).map_or(Found::Unstrided, Found::Memory)
             }
@@ -276,7 +315,7 @@ impl<'a, 'b> Emit<'a, 'b> {
     }
     /// A value that must be in memory.
     fn in_memory(&mut self, v: ValueId, who: &str) -> Result<Loc, Fail> {
-        match self.locate(v) {
+        match self.locate(v, true) {
             Found::Memory(loc) => Ok(loc),
             Found::Unstrided => Err(Fail::Materialise(v)),
             Found::Computed(base) if self.is_member(base) => {
@@ -287,6 +326,11 @@ impl<'a, 'b> Emit<'a, 'b> {
     }
     /// The map of a view's operand.
     fn through(&mut self, node: &Node, map: &Map, member: bool) -> Result<Map, Fail> {
+        let extents = self.space.extents.clone();
+        self.through_in(node, map, &extents, member)
+    }
+    /// The same where more axes than the space's are in the map.
+    fn through_in(&mut self, node: &Node, map: &Map, extents: &[Dim], member: bool) -> Result<Map, Fail> {
         let from = self.cx.p.g.shape(node.inputs[0]);
         let to = self.cx.p.g.shape(node.output);
         let t = &mut *self.cx.t;
@@ -313,9 +357,9 @@ impl<'a, 'b> Emit<'a, 'b> {
                 out[*axis] = o.plus(t, &k);
                 out
             }
-            _ => match reshape::pull(t, map, from, to, &self.space.extents) {
+            _ => match reshape::pull(t, map, from, to, extents) {
                 Ok(m) => m,
-                Err(Regroup::Split { axis, outer, inner }) if !self.space.whole.has(usize::from(axis)) => {
+                Err(Regroup::Split { axis, outer, inner }) if !self.space.is_whole(axis) => {
                     return Err(Fail::Split { axis, outer, inner });
                 }
                 Err(_) if member => return Err(Fail::Materialise(node.inputs[0])),
@@ -502,6 +546,7 @@ impl<'a, 'b> Emit<'a, 'b> {
         // An empty axis is an error only where there is a result at all, so all axes must be there.
         let x = self.widen(x, set.or(kept));
         let axis = self.only(set)?;
+        self.reduced = Some(set);
         let mask = self.mask(x).minus(set);
         Ok(self.inst(KOp::ArgReduce { max, last, x, axis }, DType::I64, mask))
     }
@@ -514,7 +559,10 @@ impl<'a, 'b> Emit<'a, 'b> {
         map: &Map,
     ) -> Result<KValue, Fail> {
         let dtype = self.cx.p.g.dtype(node.output);
-        let x = self.value(node.inputs[0], map.clone())?;
+        let x = match self.locate(node.inputs[0], true) {
+            Found::Memory(loc) if self.cx.p.splat[loc.source.index()].is_none() => self.load(&loc, map),
+            _ => self.value(node.inputs[0], map.clone())?,
+        };
         if map[axis].terms.is_empty() {
             let zero = KOp::Const(Scalar::Int(0));
             return Ok(if exclusive { self.inst(zero, dtype, AxisSet::EMPTY) } else { x });
@@ -566,29 +614,66 @@ impl<'a, 'b> Emit<'a, 'b> {
         self.inst(KOp::Gather { operand, access, index, stride, limit }, dtype, mask)
     }
 
+    /// The address of a matmul's operand at a map whose axis `k`, after the axes of the space, runs along the product.
+    fn address(&mut self, v: ValueId, map: Map, k: (u8, Dim)) -> Result<(Loc, Access, Dim), Fail> {
+        let mut extents = self.space.extents.clone();
+        extents.push(k.1);
+        let (mut at, mut map) = (v, map);
+        let loc = loop {
+            match self.locate(at, true) {
+                Found::Memory(loc) => break loc,
+                Found::Computed(base) if self.is_member(base) => {
+                    return Err(Fail::Cut("a matmul needs its operands in memory".into()));
+                }
+                Found::Computed(base) => return Err(Fail::Materialise(base)),
+                Found::Unstrided => {
+                    let Some(node) = self.cx.p.g.def_node(at) else { return Err(Fail::Materialise(v)) };
+                    // What cannot be an axis of its own is stored in the order that the product wants.
+                    map = self.through_in(node, &map, &extents, false).map_err(|f| match f {
+                        Fail::Split { axis, .. } if axis == k.0 => Fail::Materialise(v),
+                        Fail::Materialise(_) => Fail::Materialise(v),
+                        f => f,
+                    })?;
+                    at = node.inputs[0];
+                }
+            }
+        };
+        let mut e = Affine { offset: loc.offset, terms: SmallVec::new() };
+        for (m, &s) in map.iter().zip(&loc.strides) {
+            let term = m.scaled(self.cx.t, s);
+            e = e.plus(self.cx.t, &term);
+        }
+        let along = e.terms.iter().position(|x| x.0 == k.0).map_or(Dim::ZERO, |i| e.terms.remove(i).1);
+        let access = self.as_access(&e);
+        Ok((loc, access, along))
+    }
     fn matmul(&mut self, node: &Node, trans_a: bool, trans_b: bool, map: &Map) -> Result<KValue, Fail> {
         if !self.kernel.body.is_empty() {
             return Err(Fail::Cut("a matmul is read at two index maps".into()));
         }
         let (a, b) = (node.inputs[0], node.inputs[1]);
-        let (la, lb) = (self.in_memory(a, "matmul")?, self.in_memory(b, "matmul")?);
         let (sa, sb) = (self.cx.p.g.shape(a), self.cx.p.g.shape(b));
         let to = self.cx.p.g.shape(node.output);
         let rank = to.len();
-        // Operands as (batch.., row, column) of the product's axes, k left out.
-        let side = |s: &[Dim], strides: &[Dim], k_axis: usize, own: usize, t: &mut DimTable| {
+        let k_axis = self.space.extents.len() as u8;
+        // Operands as (batch.., row, column) with one of them running along the product.
+        let side = |t: &mut DimTable, s: &[Dim], k_last: bool, own: usize| {
             let batch = s.len() - 2;
             let lead = rank - 2 - batch;
             let mut m: Map = (0..batch).map(|i| broadcast(t, &map[lead + i], s[i], to[lead + i])).collect();
-            let mut st: SmallVec<[Dim; 4]> = SmallVec::from_slice(&strides[..batch]);
-            m.push(map[own].clone());
-            st.push(strides[batch + 1 - k_axis]);
-            (m, st, strides[batch + k_axis], s[batch + k_axis])
+            let k = if s[batch + usize::from(k_last)] == Dim::ONE {
+                Affine::zero()
+            } else {
+                Affine::axis(k_axis)
+            };
+            let pair = if k_last { [map[own].clone(), k] } else { [k, map[own].clone()] };
+            m.extend(pair);
+            (m, s[batch + usize::from(k_last)])
         };
-        let (ma, ta, a_k, ka) = side(sa, &la.strides, usize::from(!trans_a), rank - 2, self.cx.t);
-        let (mb, tb, b_k, kb) = side(sb, &lb.strides, usize::from(trans_b), rank - 1, self.cx.t);
-        let a_access = self.access(la.offset, &ta, &ma);
-        let b_access = self.access(lb.offset, &tb, &mb);
+        let (ma, ka) = side(self.cx.t, sa, !trans_a, rank - 2);
+        let (mb, kb) = side(self.cx.t, sb, trans_b, rank - 1);
+        let (la, a_access, a_k) = self.address(a, ma, (k_axis, ka))?;
+        let (lb, b_access, b_k) = self.address(b, mb, (k_axis, kb))?;
         let (a, b) = (self.read(&la), self.read(&lb));
         let is_const = matches!(self.cx.p.g.value(lb.owner).def, ValueDef::Const(_));
         self.kernel.operands[b as usize].packable = is_const && a != b;

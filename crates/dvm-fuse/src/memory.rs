@@ -34,7 +34,8 @@ pub(crate) enum Found {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) class: Vec<Class>,
-    /// Nodes that were classed as recomputed, whatever became of them: axes spread through them all the same.
+    /// Nodes that are recomputed by whoever can compute from their operands, even if they are stored for others. Their region
+    /// is of those others alone.
     pub(crate) cheap: Vec<bool>,
     /// The region that computes a node's value and can store it.
     pub(crate) region: Vec<Option<u32>>,
@@ -47,6 +48,11 @@ impl State {
             ValueDef::Input(_) | ValueDef::Const(_) => true,
             ValueDef::Node(n) => self.class[n.index()] == Class::Concat || self.region[n.index()].is_some(),
         }
+    }
+    /// Whether whoever computes from a value loads it (rather than recompute it).
+    pub(crate) fn is_loaded(&self, p: &Prim, v: ValueId) -> bool {
+        let cheap = matches!(p.g.value(v).def, ValueDef::Node(n) if self.cheap[n.index()]);
+        !cheap && self.in_memory(p, v)
     }
     /// The nearest value under the views over `v` (or `v` itself) that is not a view or is stored.
     pub(crate) fn base(&self, p: &Prim, v: ValueId) -> ValueId {
@@ -78,7 +84,7 @@ pub(crate) fn place(t: &mut DimTable, p: &Prim, v: ValueId) -> Loc {
     Loc { owner, source: v, offset, strides }
 }
 
-/// Resolves the views over `v`; `computed` says which stored values are nevertheless being computed here.
+/// Resolves the views over `v`; `computed` says which values are computed here although they may be stored.
 pub(crate) fn locate(
     t: &mut DimTable,
     p: &Prim,

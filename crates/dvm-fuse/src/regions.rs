@@ -84,44 +84,19 @@ fn memory_operands(class: Class) -> usize {
     }
 }
 
-fn classify(p: &Prim, fuse: bool) -> Vec<Class> {
-    let mut class: Vec<Class> = Vec::with_capacity(p.g.nodes.len());
-    let mut cost: Vec<usize> = Vec::with_capacity(p.g.nodes.len());
-    for node in &p.g.nodes {
-        let c = match &node.op {
-            op if op.is_view() => Class::View,
-            op if is_source(op) => Class::Inline,
-            op if op.is_elementwise() => Class::Elementwise,
-            Op::Reduce { .. } => Class::Reduce,
-            Op::ArgMax { .. } | Op::ArgMin { .. } => Class::ArgReduce,
-            Op::CumSum { .. } => Class::CumSum,
-            Op::MatMul { .. } => Class::MatMul,
-            Op::Gather { .. } | Op::GatherElements { .. } => Class::Gather,
-            _ => Class::Concat,
-        };
-        // The cost of computing it from inputs and constants alone, through views.
-        let from_inputs = |v: ValueId| match p.g.value(v).def {
-            ValueDef::Node(n) => match class[n.index()] {
-                Class::View | Class::Inline => Some(cost[n.index()]),
-                _ => None,
-            },
-            _ => Some(0),
-        };
-        let below: Option<usize> = node.inputs.iter().map(|&v| from_inputs(v)).sum();
-        let v = node.output.index();
-        let own = usize::from(c == Class::Elementwise);
-        let total = below.map_or(usize::MAX, |b| b + own);
-        let stored = p.output[v] || p.placed[v].is_some();
-        let inline = fuse && c == Class::Elementwise && is_cheap(&node.op) && !stored && total <= MAX_INLINE;
-        class.push(if inline { Class::Inline } else { c });
-        // A view of something stored costs nothing to compute but is not computed from inputs: it is no inline operand.
-        cost.push(if c == Class::View && below.is_none() {
-            usize::MAX / 65536
-        } else {
-            total.min(usize::MAX / 65536)
-        });
-    }
-    class
+fn classify(p: &Prim) -> Vec<Class> {
+    let class = |op: &Op| match op {
+        op if op.is_view() => Class::View,
+        op if is_source(op) => Class::Inline,
+        op if op.is_elementwise() => Class::Elementwise,
+        Op::Reduce { .. } => Class::Reduce,
+        Op::ArgMax { .. } | Op::ArgMin { .. } => Class::ArgReduce,
+        Op::CumSum { .. } => Class::CumSum,
+        Op::MatMul { .. } => Class::MatMul,
+        Op::Gather { .. } | Op::GatherElements { .. } => Class::Gather,
+        _ => Class::Concat,
+    };
+    p.g.nodes.iter().map(|n| class(&n.op)).collect()
 }
 
 pub(crate) struct Grow<'a> {
@@ -129,15 +104,17 @@ pub(crate) struct Grow<'a> {
     t: &'a mut DimTable,
     opts: &'a FuseOptions,
     r: Regions,
+    /// Per cheap node, the ops from its leaves to it.
+    cost: Vec<usize>,
 }
 
 /// Grows the regions of a graph.
 pub(crate) fn grow(p: &Prim, t: &mut DimTable, opts: &FuseOptions) -> Result<Regions, FuseError> {
-    let class = classify(p, opts.fuse);
+    let class = classify(p);
     let region = vec![None; p.g.nodes.len()];
     let cheap = class.iter().map(|&c| c == Class::Inline).collect();
     let r = Regions { all: vec![], state: State { class, cheap, region }, cuts: FxHashMap::default() };
-    let mut g = Grow { p, t, opts, r };
+    let mut g = Grow { p, t, opts, r, cost: vec![0; p.g.nodes.len()] };
     for i in 0..p.g.nodes.len() {
         let n = NodeId::new(i);
         match g.r.state.class[i] {
@@ -155,19 +132,34 @@ impl Grow<'_> {
             _ => None,
         }
     }
+    /// Stored values, inputs and constants that a value is computed from by views and cheap ops.
+    fn leaves(&self, v: ValueId) -> SmallVec<[ValueId; 4]> {
+        let (mut out, mut stack) = (SmallVec::new(), vec![v]);
+        while let Some(v) = stack.pop() {
+            match self.p.g.def_node(v) {
+                Some(n) if !self.r.state.is_loaded(self.p, v) => stack.extend_from_slice(&n.inputs),
+                _ if !out.contains(&v) => out.push(v),
+                _ => {}
+            }
+        }
+        out
+    }
     /// Regions that must have run before a value can be read from memory.
     fn producers(&self, v: ValueId, out: &mut Vec<u32>) {
         let mut stack = vec![v];
         while let Some(v) = stack.pop() {
             let base = self.r.state.base(self.p, v);
-            match self.p.g.value(base).def {
-                ValueDef::Node(n) if self.r.state.class[n.index()] == Class::Concat => {
-                    stack.extend_from_slice(&self.p.g.nodes[n.index()].inputs);
-                }
-                _ => {
-                    if let Some(r) = self.region_of(base).filter(|r| !out.contains(r)) {
+            let leaves = match self.region_of(base) {
+                Some(_) => SmallVec::from_slice(&[base]),
+                None => self.leaves(base),
+            };
+            for leaf in leaves {
+                if let Some(r) = self.region_of(leaf) {
+                    if !out.contains(&r) {
                         out.push(r);
                     }
+                } else if let Some(concat) = self.p.g.def_node(leaf) {
+                    stack.extend_from_slice(&concat.inputs);
                 }
             }
         }
@@ -178,14 +170,16 @@ impl Grow<'_> {
         let node = &self.p.g.nodes[n.index()];
         let in_memory = memory_operands(self.r.state.class[n.index()]);
         for (i, &v) in node.inputs.iter().enumerate() {
-            let base = self.r.state.base(self.p, v);
-            match self.region_of(base) {
-                Some(r) if i >= in_memory => {
-                    if !pull.contains(&r) {
-                        pull.push(r);
-                    }
+            if i < in_memory {
+                self.producers(v, &mut memory);
+                continue;
+            }
+            for leaf in self.leaves(v) {
+                match self.region_of(leaf) {
+                    Some(r) if !pull.contains(&r) => pull.push(r),
+                    Some(_) => {}
+                    None => self.producers(leaf, &mut memory),
                 }
-                _ => self.producers(v, &mut memory),
             }
         }
         pull.sort_unstable_by(|a, b| b.cmp(a));
@@ -204,7 +198,8 @@ impl Grow<'_> {
                     if members.binary_search(n).is_ok() {
                         continue;
                     }
-                    if state.class[n.index()] != Class::View || state.region[n.index()].is_some() {
+                    let passes = state.class[n.index()] == Class::View || state.cheap[n.index()];
+                    if !passes || state.region[n.index()].is_some() {
                         return true;
                     }
                     stack.push(self.p.g.nodes[n.index()].output);
@@ -220,10 +215,68 @@ impl Grow<'_> {
     }
 
     fn add(&mut self, n: NodeId) -> Result<(), FuseError> {
-        if self.opts.fuse && self.join_any(n) {
+        if self.opts.fuse && (self.is_inline(n) || self.join_any(n)) {
             return Ok(());
         }
         self.alone(n, false)
+    }
+    /// Leaves a node to its consumers when that costs no traffic: it is cheap and computed from inputs and constants, or
+    /// from one stored value that is no wider.
+    fn is_inline(&mut self, n: NodeId) -> bool {
+        let node = &self.p.g.nodes[n.index()];
+        let v = node.output;
+        let stored = self.p.output[v.index()] || self.p.placed[v.index()].is_some();
+        if stored || self.r.state.class[n.index()] != Class::Elementwise || !is_cheap(&node.op) {
+            return false;
+        }
+        let mut cost = 1;
+        let mut seen: SmallVec<[ValueId; 8]> = SmallVec::new();
+        let mut stack: SmallVec<[ValueId; 8]> = SmallVec::from_slice(&node.inputs);
+        while let Some(v) = stack.pop() {
+            if let ValueDef::Node(m) = self.p.g.value(v).def {
+                if self.r.state.cheap[m.index()] {
+                    cost += self.cost[m.index()];
+                } else if !self.r.state.is_loaded(self.p, v) {
+                    stack.extend_from_slice(&self.p.g.nodes[m.index()].inputs);
+                }
+            }
+            for leaf in self.leaves(v) {
+                if !seen.contains(&leaf) {
+                    seen.push(leaf);
+                }
+            }
+        }
+        let computed = |&&v: &&ValueId| matches!(self.p.g.value(v).def, ValueDef::Node(_));
+        let input = |v: &ValueId| matches!(self.p.g.value(*v).def, ValueDef::Input(_));
+        let width = self.p.g.dtype(v).size();
+        let free = match seen.iter().filter(computed).collect::<Vec<_>>()[..] {
+            [] => true,
+            [&x] => !seen.iter().any(input) && self.p.g.dtype(x).size() <= width,
+            _ => false,
+        };
+        if cost > MAX_INLINE || !free || self.needed_in_memory(v) {
+            return false;
+        }
+        self.cost[n.index()] = cost;
+        self.r.state.class[n.index()] = Class::Inline;
+        self.r.state.cheap[n.index()] = true;
+        true
+    }
+    /// Whether some reader, through views, must find a value in memory.
+    fn needed_in_memory(&self, v: ValueId) -> bool {
+        let mut stack: SmallVec<[ValueId; 4]> = SmallVec::from_slice(&[v]);
+        while let Some(v) = stack.pop() {
+            for n in &self.p.users[v.index()] {
+                let node = &self.p.g.nodes[n.index()];
+                match self.r.state.class[n.index()] {
+                    Class::View => stack.push(node.output),
+                    Class::CumSum => return true,
+                    c if node.inputs[..memory_operands(c)].contains(&v) => return true,
+                    _ => {}
+                }
+            }
+        }
+        false
     }
     /// Gives a node a region of its own, storing first what it needs in memory.
     fn alone(&mut self, n: NodeId, forced: bool) -> Result<(), FuseError> {
@@ -299,9 +352,10 @@ impl Grow<'_> {
     fn cut(&mut self, n: NodeId, r: u32, reason: String) {
         let node = &self.p.g.nodes[n.index()];
         for &v in &node.inputs {
-            let base = self.r.state.base(self.p, v);
-            if self.region_of(base) == Some(r) {
-                self.r.cuts.insert((n, base), reason.clone());
+            for leaf in self.leaves(v) {
+                if self.region_of(leaf) == Some(r) {
+                    self.r.cuts.insert((n, leaf), reason.clone());
+                }
             }
         }
     }

@@ -59,6 +59,10 @@ impl Space {
         self.count += 1;
         digits
     }
+    /// Whether an axis must not be split; what is no axis of the space may be.
+    pub(crate) fn is_whole(&self, axis: u8) -> bool {
+        usize::from(axis) < self.extents.len() && self.whole.has(usize::from(axis))
+    }
     pub(crate) fn created(&self) -> &[(u32, u32)] {
         &self.created
     }
@@ -333,7 +337,7 @@ fn reshaped(t: &mut DimTable, p: &Prim, space: &mut Space, u: ValueId, v: ValueI
                     changed = true;
                 }
             }
-            Err(Regroup::Split { axis, .. }) if space.whole.has(usize::from(axis)) => {}
+            Err(Regroup::Split { axis, .. }) if space.is_whole(axis) => {}
             Err(Regroup::Split { axis, outer, inner }) => return Err(Fail::Split { axis, outer, inner }),
             Err(Regroup::Unrelated) => {}
         }

@@ -126,7 +126,8 @@ fn late_broadcast_and_outer_sums() {
     let y = g.input("y", &[s]);
     let e = g.un(UnaryOp::Exp, x);
     let z = g.bin(BinaryOp::Add, e, y);
-    g.done(&[z, e], 1, SB);
+    // A stored value spans its kernel: storing `e` beside `z` would store it once per column.
+    g.done(&[z, e], 2, SB);
 }
 
 #[test]

@@ -41,16 +41,16 @@ fn differential(seeds: std::ops::Range<u64>, opts: &FuseOptions) {
 
 #[test]
 fn fused() {
-    differential(0..400, &FuseOptions::default());
+    differential(0..600, &FuseOptions::default());
 }
 
 #[test]
 fn unfused() {
-    differential(400..700, &FuseOptions { fuse: false, ..FuseOptions::default() });
+    differential(1200..1500, &FuseOptions { fuse: false, ..FuseOptions::default() });
 }
 
 #[test]
 fn fused_within_small_limits() {
     let limits = FuseLimits { ops: 4, operands: 4, live: 3 };
-    differential(700..900, &FuseOptions { limits, ..FuseOptions::default() });
+    differential(1700..2000, &FuseOptions { limits, ..FuseOptions::default() });
 }
