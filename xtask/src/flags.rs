@@ -4,8 +4,18 @@
 use std::path::PathBuf;
 
 xflags::xflags! {
-    /// Tasks of the workspace.
+    /// Repository chores.
     cmd xtask {
+        /// Check that every crate packages.
+        cmd package {
+            /// Also build each package from its archive.
+            optional --verify
+        }
+        /// Run the workspace's tests.
+        cmd ci {
+            /// Raise the iteration counts of the randomised ones.
+            optional --full
+        }
         /// Runs the node tests of the Python package `onnx`; prints passed / in scope per op and every failure.
         cmd onnx-suite {
             /// Python interpreter that has the package (default `python3`).

@@ -1,12 +1,25 @@
-//! Tasks of the workspace: `cargo xtask <task>`.
+//! Repository chores: `cargo xtask --help` lists them.
 
+#![forbid(unsafe_code)]
+
+mod ci;
 mod flags;
 mod onnx_suite;
 
+use std::path::PathBuf;
+
 use flags::{Xtask, XtaskCmd};
+
+/// Root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().map_or_else(|| xtask.clone(), std::path::Path::to_path_buf)
+}
 
 fn main() -> anyhow::Result<()> {
     match Xtask::from_env_or_exit().subcommand {
+        XtaskCmd::Package(f) => ci::package(f.verify)?,
+        XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::OnnxSuite(a) => {
             let opts = onnx_suite::Options {
                 python: a.python,

@@ -1,1 +1,54 @@
-fn main() {}
+//! The `dvm` command: run, inspect, explain, compile and disassemble models whose shapes are known only at run time.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod cmd;
+mod inputs;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// What a command ended with, where it was not an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Right,
+    ValuesDiffer,
+}
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let level = match args.verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("DVM_LOG").unwrap_or_else(|_| level.into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    let outcome = match args.command {
+        args::Command::Run(a) => cmd::run::run(&a),
+        args::Command::Inspect(a) => cmd::inspect::inspect(&a),
+        args::Command::Explain(a) => cmd::explain::explain(&a),
+        args::Command::Compile(a) => cmd::compile::compile(&a),
+        args::Command::Disasm(a) => cmd::disasm::disasm(&a),
+        args::Command::Demo(a) => cmd::demo::demo(&a),
+    };
+    match outcome {
+        Ok(Outcome::Right) => ExitCode::SUCCESS,
+        Ok(Outcome::ValuesDiffer) => ExitCode::from(3),
+        // A reader that closed the pipe (`dvm disasm .. | head`) has seen what it wanted.
+        Err(e)
+            if e.chain().any(|c| {
+                c.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+            }) =>
+        {
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,10 +1,32 @@
-//! Real-time compilation of tensor programs.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bundle;
 pub mod compare;
+mod error;
 pub mod fill;
+mod inspect;
+mod launch;
+mod module;
 pub mod npz;
+mod options;
 mod report;
+mod session;
 
+pub use dvm_bc as bc;
+pub use dvm_ir as ir;
+pub use dvm_ir::{
+    BinaryOp, Bindings, DType, Dim, DimTable, Graph, Input, Op, Plan, ReduceOp, Scalar, Tensor, UnaryOp,
+    ValueId, eval, plan,
+};
+pub use dvm_npu::MachineSpec;
+#[cfg(feature = "onnx")]
+pub use dvm_onnx as onnx;
+
+pub use bundle::{BundleSession, compile_bundle};
+pub use error::Error;
+pub use inspect::Inspection;
+pub use module::{FileKind, Module, PortInfo, Structural, input_shapes, signature};
+pub use options::Options;
 pub use report::RunReport;
+pub use session::{Outputs, Session};

@@ -154,7 +154,11 @@ fn floats(op: &Op, args: &[Bound], dtype: DType, to: DType, n: f64) -> Option<Bo
     let approximate = |lo: f64, hi: f64, err: f64| {
         let b = Bound { lo, hi, err };
         let s = slack(b);
-        Some(Bound { lo: lo - s, hi: hi + s, err: err + (4.0 * inner(dtype) + 2.0 * unit(to)) * b.magnitude() })
+        Some(Bound {
+            lo: lo - s,
+            hi: hi + s,
+            err: err + (4.0 * inner(dtype) + 2.0 * unit(to)) * b.magnitude(),
+        })
     };
     let approximately = |b: Bound, err: f64| approximate(b.lo, b.hi, err);
     let u = inner(dtype);

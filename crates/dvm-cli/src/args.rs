@@ -1,0 +1,208 @@
+//! Command-line arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+/// Runs tensor programs whose shapes are known only at run time.
+///
+/// A model is fused once, symbolically. For every concrete shape it is tiled and encoded to bytecode in microseconds, verified, and
+/// executed on all cores.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dvm",
+    version,
+    max_term_width = 110,
+    after_help = "\
+Examples:
+  dvm demo                                          a small transformer over many shapes
+  dvm run model.onnx --dim batch=1 --dim seq=17     inputs filled deterministically
+  dvm run model.onnx --golden model.npz             compare with recorded outputs
+  dvm inspect model.onnx                            inputs, outputs, symbols, ops, unsupported things
+  dvm explain model.onnx                            which ops fused into which kernel, and why not more
+  dvm compile model.onnx --dim seq=17 -o m.dvmb     a bundle for `dvm run` and `dvm disasm`
+
+Exit codes: 0 right, 1 error, 2 wrong usage, 3 values differ.
+MODEL may be ONNX, textual IR or serialised IR; `dvm run` also takes bundles (.dvmb)."
+)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// More messages on standard error (-v, -vv; or DVM_LOG=debug).
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub(crate) verbose: u8,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a model or a bundle.
+    Run(RunArgs),
+    /// Show inputs, outputs, symbols, ops and every unsupported thing.
+    Inspect(InspectArgs),
+    /// Show the kernels, the ops in each, and the reason of each boundary.
+    Explain(ExplainArgs),
+    /// Compile a model for given dims to a bundle.
+    Compile(CompileArgs),
+    /// Print the bytecode of a bundle.
+    Disasm(DisasmArgs),
+    /// Run the bundled transformer over many shapes and check it against the reference evaluator.
+    Demo(DemoArgs),
+}
+
+/// `NAME=VALUE`.
+fn pair(s: &str) -> Result<(String, String), String> {
+    let (name, value) = s.split_once('=').ok_or_else(|| format!("`{s}` is not NAME=VALUE"))?;
+    if name.is_empty() || value.is_empty() {
+        return Err(format!("`{s}` is not NAME=VALUE"));
+    }
+    Ok((name.to_string(), value.to_string()))
+}
+
+/// `SYMBOL=N[,N...]`.
+fn dim(s: &str) -> Result<(String, Vec<i64>), String> {
+    let (name, values) = pair(s)?;
+    let values: Result<Vec<i64>, _> = values.split(',').map(|v| v.trim().parse::<i64>()).collect();
+    Ok((name, values.map_err(|_| format!("`{s}` is not SYMBOL=N[,N...] with integers"))?))
+}
+
+/// `dvm run`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  dvm run model.onnx --dim batch=1 --dim seq=7,64,128     three lengths, one session
+  dvm run model.onnx --inputs in.npz --outputs out.npz
+  dvm run model.onnx --input ids=ids.npy --repeat 100 --json
+  dvm run model.onnx --golden steps.npz --rtol 1e-3       in.NAME/out.NAME, or sK.in.NAME/sK.out.NAME for steps
+
+Inputs that are not given are filled deterministically from their name, dtype and dims.
+Exit codes: 0 right, 1 error, 2 wrong usage, 3 values differ.")]
+pub(crate) struct RunArgs {
+    /// ONNX, textual IR, serialised IR, or a bundle.
+    pub(crate) model: PathBuf,
+    /// Inputs by name; entries may be called NAME or in.NAME.
+    #[arg(long, value_name = "F.npz")]
+    pub(crate) inputs: Option<PathBuf>,
+    /// One input from a .npy file; may be repeated.
+    #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
+    pub(crate) input: Vec<(String, String)>,
+    /// Value of a symbol; several values run one after the other in one session (all lists have one length, or 1).
+    #[arg(long = "dim", value_name = "SYM=N[,N...]", value_parser = dim)]
+    pub(crate) dim: Vec<(String, Vec<i64>)>,
+    /// Write the outputs of the last run.
+    #[arg(long, value_name = "F.npz")]
+    pub(crate) outputs: Option<PathBuf>,
+    /// Inputs and expected outputs; may be repeated, all in one session.
+    #[arg(long, value_name = "F.npz")]
+    pub(crate) golden: Vec<PathBuf>,
+    /// Relative tolerance of --golden.
+    #[arg(long, default_value_t = 1e-3, requires = "golden")]
+    pub(crate) rtol: f64,
+    /// Absolute tolerance of --golden.
+    #[arg(long, default_value_t = 1e-4, requires = "golden")]
+    pub(crate) atol: f64,
+    /// Run each shape N times.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Model whose weights a bundle without weights uses.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) weights: Option<PathBuf>,
+    /// Machine-readable report on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// How to compile and execute.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct EngineArgs {
+    /// Worker threads (all cores by default).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Machine to compile for: a name (host-ref, ascend-910b2, ..) or a TOML file; the machine at hand by default.
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) spec: Option<String>,
+}
+
+/// `dvm inspect`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  dvm inspect model.onnx
+  dvm inspect model.onnx --json
+
+Exit code 1 when the model cannot be run; everything unsupported is listed at once.")]
+pub(crate) struct InspectArgs {
+    /// ONNX, textual IR, serialised IR, or a bundle.
+    pub(crate) model: PathBuf,
+    /// Machine-readable.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `dvm explain`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  dvm explain model.onnx                    kernels and boundaries
+  dvm explain model.onnx --kernels          with the body of each kernel
+  dvm explain model.onnx --input axes=axes.npy")]
+pub(crate) struct ExplainArgs {
+    /// ONNX, textual IR or serialised IR.
+    pub(crate) model: PathBuf,
+    /// Print the body of each distinct kernel.
+    #[arg(long)]
+    pub(crate) kernels: bool,
+    /// Value of an input that decides the model's structure.
+    #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
+    pub(crate) input: Vec<(String, String)>,
+    /// Machine-readable.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `dvm compile`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  dvm compile model.onnx --dim batch=1 --dim seq=17 --with-weights -o m.dvmb && dvm run m.dvmb
+  dvm compile model.onnx --dim seq=17 --spec ascend-910b2 -o m.dvmb && dvm disasm m.dvmb")]
+pub(crate) struct CompileArgs {
+    /// ONNX, textual IR or serialised IR.
+    pub(crate) model: PathBuf,
+    /// Value of a symbol.
+    #[arg(long = "dim", value_name = "SYM=N", value_parser = dim)]
+    pub(crate) dim: Vec<(String, Vec<i64>)>,
+    /// Value of an input that decides the model's structure.
+    #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
+    pub(crate) input: Vec<(String, String)>,
+    /// Put the weights into the bundle.
+    #[arg(long)]
+    pub(crate) with_weights: bool,
+    /// The bundle.
+    #[arg(short, long, value_name = "F.dvmb")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// `dvm disasm`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  dvm disasm m.dvmb\n  dvm disasm m.dvmb | less")]
+pub(crate) struct DisasmArgs {
+    /// A bundle.
+    pub(crate) bundle: PathBuf,
+}
+
+/// `dvm demo`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  dvm demo\n  dvm demo --json")]
+pub(crate) struct DemoArgs {
+    /// Machine-readable.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}

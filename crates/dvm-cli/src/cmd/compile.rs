@@ -1,0 +1,32 @@
+//! `dvm compile`.
+
+use anyhow::{Context, Result, ensure};
+use dvm::{Module, compile_bundle, npz};
+
+use crate::Outcome;
+use crate::args::CompileArgs;
+use crate::cmd::{options, say};
+use crate::inputs::{complete, dim_runs, given};
+
+pub(crate) fn compile(a: &CompileArgs) -> Result<Outcome> {
+    let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
+    let given = given(None, &a.input)?;
+    let runs = dim_runs(&a.dim)?;
+    ensure!(runs.len() == 1, "a bundle is compiled for one value of each dim");
+    let graph = module.graph(&given, &runs[0])?;
+    let inputs = complete(&graph, &given, &runs[0])?;
+    let (bundle, report) = compile_bundle(&module, &inputs, &options(&a.engine)?, a.with_weights)?;
+    let bytes = bundle.to_bytes()?;
+    npz::write_whole(&a.output, &bytes).with_context(|| a.output.display().to_string())?;
+    say(&format!(
+        "{}: {} bytes, {} kernels, {} B bytecode, plan {:.0} µs, compile {:.1} µs{}\n",
+        a.output.display(),
+        bytes.len(),
+        report.kernels,
+        report.bytecode_bytes,
+        report.plan_us,
+        report.compile_us,
+        if a.with_weights { "" } else { "; without weights: run it with --weights MODEL" }
+    ))?;
+    Ok(Outcome::Right)
+}

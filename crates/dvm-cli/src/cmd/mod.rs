@@ -1,0 +1,44 @@
+//! The subcommands.
+
+pub(crate) mod compile;
+pub(crate) mod demo;
+pub(crate) mod disasm;
+pub(crate) mod explain;
+pub(crate) mod inspect;
+pub(crate) mod run;
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use dvm::{MachineSpec, Options};
+
+use crate::args::EngineArgs;
+
+/// Session options from the command line.
+pub(crate) fn options(engine: &EngineArgs) -> Result<Options> {
+    let mut options = Options::default();
+    options.threads = engine.threads.map(usize::from);
+    if let Some(spec) = &engine.spec {
+        options.spec = Some(if Path::new(spec).extension().is_some_and(|e| e == "toml") {
+            let text = std::fs::read_to_string(spec).with_context(|| spec.clone())?;
+            MachineSpec::from_toml(&text).with_context(|| spec.clone())?
+        } else {
+            MachineSpec::named(spec)?
+        });
+    }
+    Ok(options)
+}
+
+/// Writes text to standard output; a closed pipe is an error the caller may ignore.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a value as one line of JSON.
+pub(crate) fn say_json(value: &serde_json::Value) -> Result<()> {
+    say(&format!("{value}\n"))
+}

@@ -1,0 +1,205 @@
+//! `dvm run`.
+
+use anyhow::{Context, Result, bail, ensure};
+use dvm::compare::{Tolerance, compare};
+use dvm::{BundleSession, FileKind, Module, Outputs, RunReport, Session, npz};
+use serde_json::json;
+
+use crate::Outcome;
+use crate::args::RunArgs;
+use crate::cmd::{options, say, say_json};
+use crate::inputs::{Named, complete, dim_runs, given, goldens};
+use crate::table::{Table, thousands};
+
+/// A model or a bundle, behind one face.
+enum Engine {
+    Model(Box<Session>),
+    Bundle(Box<BundleSession>),
+}
+
+impl Engine {
+    fn open(a: &RunArgs) -> Result<Engine> {
+        let bytes = std::fs::read(&a.model).with_context(|| a.model.display().to_string())?;
+        if FileKind::of(&bytes) == FileKind::Bundle {
+            let weights = a.weights.as_ref().map(Module::load).transpose()?;
+            let session = BundleSession::from_bytes(&bytes, weights.as_ref(), &options(&a.engine)?)
+                .with_context(|| a.model.display().to_string())?;
+            return Ok(Engine::Bundle(Box::new(session)));
+        }
+        ensure!(a.weights.is_none(), "--weights is for bundles; {} is a model", a.model.display());
+        let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
+        Ok(Engine::Model(Box::new(Session::new(&module, options(&a.engine)?)?)))
+    }
+    /// All inputs for these dims.
+    fn inputs(&self, given: &Named, dims: &[(String, i64)]) -> Result<Named> {
+        match self {
+            Engine::Model(s) => complete(&*s.module().graph(given, dims)?, given, dims),
+            Engine::Bundle(s) => {
+                for (name, value) in dims {
+                    match s.dims().iter().find(|(n, _)| n == name) {
+                        Some((_, v)) if v == value => {}
+                        Some((_, v)) => bail!("the bundle was compiled for {name}={v}, not {value}"),
+                        None => bail!("the bundle has no symbol `{name}`"),
+                    }
+                }
+                Ok(s.complete_inputs(given)?)
+            }
+        }
+    }
+    fn run_into(&mut self, inputs: &Named, outputs: &mut Outputs) -> Result<()> {
+        match self {
+            Engine::Model(s) => s.run_into(inputs, outputs)?,
+            Engine::Bundle(s) => s.run_into(inputs, outputs)?,
+        }
+        Ok(())
+    }
+    fn last_run(&self) -> &RunReport {
+        match self {
+            Engine::Model(s) => s.last_run(),
+            Engine::Bundle(s) => s.last_run(),
+        }
+    }
+}
+
+/// A set of inputs to run, with what should come out.
+struct Job {
+    label: String,
+    inputs: Named,
+    expected: Named,
+}
+
+pub(crate) fn run(a: &RunArgs) -> Result<Outcome> {
+    let mut engine = Engine::open(a)?;
+    let jobs = jobs(a, &engine)?;
+    let mut outputs = Outputs::new();
+    let mut reports = Vec::new();
+    let mut failures = Vec::new();
+    let tol = Tolerance { rtol: a.rtol, atol: a.atol };
+    let progress = progress(jobs.len() as u64 * u64::from(a.repeat), a.json);
+    for job in &jobs {
+        for _ in 0..a.repeat {
+            engine.run_into(&job.inputs, &mut outputs).with_context(|| job.label.clone())?;
+            reports.push((job.label.clone(), engine.last_run().clone()));
+            progress.inc(1);
+        }
+        for (name, expected) in &job.expected {
+            match outputs.get(name) {
+                None => failures.push(format!("{}: output `{name}` does not exist", job.label)),
+                Some(got) => {
+                    if let Err(d) = compare(got, expected, tol) {
+                        failures.push(format!("{}: output `{name}` {d}", job.label));
+                    }
+                }
+            }
+        }
+    }
+    progress.finish_and_clear();
+    if let Some(path) = &a.outputs {
+        let all: Named = outputs.iter().map(|(n, t)| (n.clone(), t.clone())).collect();
+        npz::save_npz(path, &all)?;
+    }
+    if a.json {
+        let mut doc =
+            json!({ "version": 1, "runs": reports.iter().map(|(_, r)| report_json(r)).collect::<Vec<_>>() });
+        if !a.golden.is_empty() {
+            doc["differences"] = json!(failures);
+        }
+        say_json(&doc)?;
+    } else {
+        say(&describe(&reports, &outputs, a))?;
+    }
+    if failures.is_empty() {
+        return Ok(Outcome::Right);
+    }
+    eprintln!("values differ (rtol {:e}, atol {:e}):", a.rtol, a.atol);
+    for f in &failures {
+        eprintln!("  {f}");
+    }
+    Ok(Outcome::ValuesDiffer)
+}
+
+fn jobs(a: &RunArgs, engine: &Engine) -> Result<Vec<Job>> {
+    let given = given(a.inputs.as_deref(), &a.input)?;
+    let steps = goldens(&a.golden)?;
+    if steps.is_empty() {
+        return dim_runs(&a.dim)?
+            .iter()
+            .map(|dims| {
+                let label: Vec<String> = dims.iter().map(|(n, v)| format!("{n}={v}")).collect();
+                Ok(Job { label: label.join(" "), inputs: engine.inputs(&given, dims)?, expected: vec![] })
+            })
+            .collect();
+    }
+    let dims: Vec<(String, i64)> = match dim_runs(&a.dim)?.as_slice() {
+        [one] => one.clone(),
+        _ => bail!("--dim lists cannot be combined with --golden"),
+    };
+    steps
+        .into_iter()
+        .map(|step| {
+            let mut inputs = step.inputs;
+            for (n, t) in &given {
+                if !inputs.iter().any(|(m, _)| m == n) {
+                    inputs.push((n.clone(), t.clone()));
+                }
+            }
+            let inputs = engine.inputs(&inputs, &dims).with_context(|| step.label.clone())?;
+            Ok(Job { label: step.label, inputs, expected: step.outputs })
+        })
+        .collect()
+}
+
+/// A bar on standard error for work that may take long; none for machines.
+fn progress(runs: u64, json: bool) -> indicatif::ProgressBar {
+    if json || runs < 8 { indicatif::ProgressBar::hidden() } else { indicatif::ProgressBar::new(runs) }
+}
+
+fn report_json(r: &RunReport) -> serde_json::Value {
+    let dims: serde_json::Map<String, serde_json::Value> =
+        r.dims.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
+    json!({
+        "dims": dims, "plan_us": r.plan_us, "compile_us": r.compile_us, "run_us": r.run_us, "cache_hit": r.cache_hit,
+        "launches": r.launches, "kernels": r.kernels, "bytecode_bytes": r.bytecode_bytes, "peak_bytes": r.peak_bytes,
+    })
+}
+
+/// Most rows printed; repeats beyond that are summed up by their medians.
+const MAX_ROWS: usize = 40;
+
+fn describe(reports: &[(String, RunReport)], outputs: &Outputs, a: &RunArgs) -> String {
+    let mut table =
+        Table::new(&["run", "plan µs", "compile µs", "run µs", "cached", "kernels", "bytecode B", "peak B"]);
+    let repeat = a.repeat as usize;
+    let folded = reports.len() > MAX_ROWS && repeat > 1;
+    for group in reports.chunks(if folded { repeat } else { 1 }) {
+        let (label, first) = &group[0];
+        let last = &group[group.len() - 1].1;
+        let mut times: Vec<f64> = group.iter().map(|(_, r)| r.run_us).collect();
+        times.sort_by(f64::total_cmp);
+        let label = if label.is_empty() { "run".to_string() } else { label.clone() };
+        table.row(vec![
+            if folded { format!("{label} (median of {repeat})") } else { label },
+            format!("{:.0}", first.plan_us),
+            format!("{:.1}", first.compile_us),
+            format!("{:.1}", times[times.len() / 2]),
+            if first.cache_hit { "yes".into() } else { "no".into() },
+            last.kernels.to_string(),
+            thousands(last.bytecode_bytes),
+            thousands(last.peak_bytes),
+        ]);
+    }
+    let mut text = table.to_string();
+    for (name, t) in outputs {
+        let shown: Vec<String> = (0..t.len().min(6)).map(|i| show(t.get(i).as_f64())).collect();
+        let more = if t.len() > 6 { ", .." } else { "" };
+        text.push_str(&format!("{name}: {}{:?} = [{}{more}]\n", t.dtype(), t.shape(), shown.join(", ")));
+    }
+    if !a.golden.is_empty() {
+        text.push_str(&format!("compared with {} golden step(s)\n", reports.len() / repeat));
+    }
+    text
+}
+
+fn show(x: f64) -> String {
+    if x.fract() == 0.0 && x.abs() < 1e9 { format!("{x}") } else { format!("{x:.5}") }
+}

@@ -1,0 +1,120 @@
+//! Inputs from files, from dims, and from golden files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use dvm::{Graph, Tensor, npz};
+
+/// Named tensors.
+pub(crate) type Named = Vec<(String, Tensor)>;
+
+/// The inputs given by `--inputs` and `--input`.
+pub(crate) fn given(inputs: Option<&Path>, single: &[(String, String)]) -> Result<Named> {
+    let mut out = Named::new();
+    if let Some(path) = inputs {
+        for (name, tensor) in npz::load_npz(path)? {
+            let name = name.strip_prefix("in.").unwrap_or(&name).to_string();
+            if !name.starts_with("out.") {
+                out.push((name, tensor));
+            }
+        }
+    }
+    for (name, path) in single {
+        ensure!(out.iter().all(|(n, _)| n != name), "input `{name}` is given twice");
+        out.push((name.clone(), npz::load_npy(Path::new(path))?));
+    }
+    Ok(out)
+}
+
+/// One `(symbol, value)` list per run: lists of several values advance together, single values stay.
+pub(crate) fn dim_runs(dims: &[(String, Vec<i64>)]) -> Result<Vec<Vec<(String, i64)>>> {
+    let runs = dims.iter().map(|(_, v)| v.len()).max().unwrap_or(1);
+    for (name, values) in dims {
+        ensure!(
+            values.len() == 1 || values.len() == runs,
+            "--dim {name} has {} values, another has {runs}; lists must have one length",
+            values.len()
+        );
+    }
+    Ok((0..runs)
+        .map(|i| dims.iter().map(|(n, v)| (n.clone(), if v.len() == 1 { v[0] } else { v[i] })).collect())
+        .collect())
+}
+
+/// All inputs of the graph: the given ones, the others filled for the dims.
+pub(crate) fn complete(graph: &Graph, given: &Named, dims: &[(String, i64)]) -> Result<Named> {
+    let (_, shapes) = dvm::input_shapes(graph, given, dims)?;
+    for (name, _) in given {
+        if !graph.inputs.iter().any(|i| &i.name == name) {
+            let names: Vec<&str> = graph.inputs.iter().map(|i| i.name.as_str()).collect();
+            bail!("the model has no input `{name}`; its inputs are {}", names.join(", "));
+        }
+    }
+    graph
+        .inputs
+        .iter()
+        .zip(&shapes)
+        .map(|(input, shape)| {
+            if let Some((n, t)) = given.iter().find(|(n, _)| *n == input.name) {
+                return Ok((n.clone(), t.clone()));
+            }
+            let tensor = dvm::fill::fill(&input.name, graph.dtype(input.value), shape)
+                .with_context(|| format!("input `{}`", input.name))?;
+            Ok((input.name.clone(), tensor))
+        })
+        .collect()
+}
+
+/// One step of a golden file.
+#[derive(Debug, Default)]
+pub(crate) struct GoldenStep {
+    pub(crate) label: String,
+    pub(crate) inputs: Named,
+    pub(crate) outputs: Named,
+}
+
+/// The steps of golden files, in order: `in.NAME`/`out.NAME` is one step, `sK.in.NAME`/`sK.out.NAME` are steps K.
+pub(crate) fn goldens(files: &[PathBuf]) -> Result<Vec<GoldenStep>> {
+    let mut all = Vec::new();
+    for file in files {
+        let stem = file.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+        let mut steps: BTreeMap<Option<usize>, GoldenStep> = BTreeMap::new();
+        for (name, tensor) in npz::load_npz(file)? {
+            let (step, rest) = match name.strip_prefix('s').and_then(|r| r.split_once('.')) {
+                Some((k, rest)) if !k.is_empty() && k.bytes().all(|b| b.is_ascii_digit()) => {
+                    (Some(k.parse::<usize>().with_context(|| format!("{stem}: `{name}`"))?), rest)
+                }
+                _ => (None, name.as_str()),
+            };
+            let entry = steps.entry(step).or_default();
+            if let Some(n) = rest.strip_prefix("in.") {
+                entry.inputs.push((n.to_string(), tensor));
+            } else if let Some(n) = rest.strip_prefix("out.") {
+                entry.outputs.push((n.to_string(), tensor));
+            } else {
+                bail!("{stem}: `{name}` is neither in.NAME, out.NAME, sK.in.NAME nor sK.out.NAME");
+            }
+        }
+        ensure!(!steps.is_empty(), "{} holds no arrays", file.display());
+        for (k, mut step) in steps {
+            step.label = k.map_or_else(|| stem.clone(), |k| format!("{stem} step {k}"));
+            all.push(step);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dims_advance_together() {
+        let d = |n: &str, v: &[i64]| (n.to_string(), v.to_vec());
+        let runs = dim_runs(&[d("b", &[2]), d("s", &[3, 4])]).unwrap();
+        assert_eq!(runs, [vec![("b".into(), 2), ("s".into(), 3)], vec![("b".into(), 2), ("s".into(), 4)]]);
+        assert!(dim_runs(&[d("b", &[1, 2, 3]), d("s", &[3, 4])]).is_err());
+        assert_eq!(dim_runs(&[]).unwrap(), [vec![]]);
+    }
+}

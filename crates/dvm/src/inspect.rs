@@ -1,0 +1,125 @@
+//! What is in a model or bundle file.
+
+use std::path::Path;
+
+use dvm_bc::Bundle;
+
+use crate::{Error, FileKind, Module, PortInfo, signature};
+
+/// A model or bundle at a glance.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// What the file is.
+    pub kind: String,
+    /// Inputs.
+    pub inputs: Vec<PortInfo>,
+    /// Outputs.
+    pub outputs: Vec<PortInfo>,
+    /// Symbols.
+    pub symbols: Vec<String>,
+    /// Ops and how often they occur.
+    pub ops: Vec<(String, usize)>,
+    /// Bytes of constants.
+    pub weight_bytes: usize,
+    /// Inputs and symbols whose values decide the structure.
+    pub structural_inputs: Vec<String>,
+    /// Everything that keeps the model from running.
+    pub unsupported: Vec<String>,
+}
+
+impl Inspection {
+    /// Inspects a file's bytes; `base_dir` is where an ONNX model's external data lie.
+    ///
+    /// # Errors
+    /// Bytes that are no model at all. A model with unsupported ops is no error: they are listed.
+    pub fn of(bytes: &[u8], base_dir: Option<&Path>) -> Result<Inspection, Error> {
+        match FileKind::of(bytes) {
+            FileKind::Bundle => Ok(of_bundle(&Bundle::from_bytes(bytes)?)),
+            FileKind::Serialised => of_module(&Module::from_bytes(bytes)?, "serialised IR"),
+            FileKind::Text => {
+                let text = std::str::from_utf8(bytes).map_err(|e| Error::Text(e.to_string()))?;
+                of_module(&Module::from_text(text)?, "textual IR")
+            }
+            #[cfg(feature = "onnx")]
+            FileKind::Onnx => of_onnx(bytes, base_dir),
+            #[cfg(not(feature = "onnx"))]
+            FileKind::Onnx => {
+                let _ = base_dir;
+                Err(Error::Format { path: "file".into(), reason: "this build has no `onnx` feature".into() })
+            }
+        }
+    }
+}
+
+fn of_module(module: &Module, kind: &str) -> Result<Inspection, Error> {
+    let graph = module.graph(&[], &[])?;
+    let (inputs, outputs) = signature(&graph);
+    let mut ops = std::collections::BTreeMap::new();
+    for n in &graph.nodes {
+        *ops.entry(n.op.mnemonic().to_string()).or_insert(0) += 1;
+    }
+    Ok(Inspection {
+        kind: kind.into(),
+        inputs,
+        outputs,
+        symbols: graph.dims.symbols().map(|(_, n)| n.to_string()).collect(),
+        ops: ops.into_iter().collect(),
+        weight_bytes: graph.constants.iter().map(|c| c.bytes().len()).sum(),
+        ..Inspection::default()
+    })
+}
+
+#[cfg(feature = "onnx")]
+fn of_onnx(bytes: &[u8], base_dir: Option<&Path>) -> Result<Inspection, Error> {
+    let mut opts = dvm_onnx::ImportOptions::default();
+    opts.base_dir = base_dir.map(Path::to_path_buf);
+    let s = dvm_onnx::summary(bytes, &opts)?;
+    let port = |v: &dvm_onnx::SummaryValue| {
+        let (dtype, dims) = v.ty.split_once('[').unwrap_or((&v.ty, ""));
+        let shape =
+            dims.trim_end_matches(']').split(", ").filter(|d| !d.is_empty()).map(str::to_string).collect();
+        PortInfo {
+            name: v.name.clone(),
+            dtype: dvm_ir::DType::from_name(dtype).unwrap_or(dvm_ir::DType::F32),
+            shape,
+        }
+    };
+    let opsets: Vec<String> = s
+        .opsets
+        .iter()
+        .map(|(d, v)| if d.is_empty() { format!("opset {v}") } else { format!("{d} {v}") })
+        .collect();
+    let by = if s.producer.is_empty() { String::new() } else { format!(", by {}", s.producer) };
+    let model = dvm_onnx::decode(bytes)?;
+    let weights =
+        model.graph.iter().flat_map(|g| &g.initializer).map(|t| t.raw_data.as_ref().map_or(0, |r| r.len()));
+    Ok(Inspection {
+        kind: format!("ONNX, {}{by}", opsets.join(", ")),
+        inputs: s.inputs.iter().map(port).collect(),
+        outputs: s.outputs.iter().map(port).collect(),
+        symbols: s.symbols.clone(),
+        ops: s.ops.iter().map(|(n, c)| (n.clone(), *c)).collect(),
+        weight_bytes: weights.sum(),
+        structural_inputs: s.needs_values.iter().chain(&s.needs_dims).cloned().collect(),
+        unsupported: s.problems.iter().map(ToString::to_string).collect(),
+    })
+}
+
+fn of_bundle(b: &Bundle) -> Inspection {
+    let port = |p: &dvm_bc::bundle::Port| PortInfo {
+        name: p.name.clone(),
+        dtype: dvm_ir::DType::from_name(p.dtype.name()).unwrap_or(dvm_ir::DType::U8),
+        shape: p.shape.iter().map(ToString::to_string).collect(),
+    };
+    let templates = b.programs.iter().flat_map(|p| &p.templates);
+    Inspection {
+        kind: format!("bundle for {}", b.target),
+        inputs: b.inputs.iter().map(port).collect(),
+        outputs: b.outputs.iter().map(port).collect(),
+        symbols: b.symbols.iter().map(|(n, v)| format!("{n} = {v}")).collect(),
+        ops: templates.map(|t| (t.name.clone(), 1)).collect(),
+        weight_bytes: b.weights.iter().map(|w| w.bytes as usize).sum(),
+        ..Inspection::default()
+    }
+}

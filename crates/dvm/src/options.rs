@@ -1,0 +1,38 @@
+//! What a session may be told.
+
+use dvm_npu::MachineSpec;
+
+/// Options of a [`crate::Session`]. The default uses every core and the machine at hand.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Worker threads, the caller included; `None` is what the system reports as available.
+    pub threads: Option<usize>,
+    /// Machine to compile for; `None` is the machine at hand. Programs for any machine run on the host's cores.
+    pub spec: Option<MachineSpec>,
+    /// Encoded programs kept, by shape. At least 1.
+    pub cache: usize,
+    /// Most bytes of workspace, inputs and outputs of a run.
+    pub max_bytes: u64,
+    /// Fuse ops to kernels. Off, each op is a kernel of its own.
+    pub fuse: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { threads: None, spec: None, cache: 64, max_bytes: u64::MAX, fuse: true }
+    }
+}
+
+impl Options {
+    /// The number of threads these options ask for.
+    #[must_use]
+    pub fn thread_count(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+    }
+    /// The machine these options ask for.
+    #[must_use]
+    pub fn machine(&self) -> MachineSpec {
+        self.spec.clone().unwrap_or_else(|| MachineSpec::detect(self.thread_count() as u32))
+    }
+}
