@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::dim::DisplayDim;
 use crate::{Answer, Dim, DimTable, DimValues, TensorType};
 
 /// A fact that must hold when the symbols are bound.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// What must hold.
     pub cond: CheckCond,
@@ -17,7 +15,7 @@ pub struct Check {
 }
 
 /// The condition of a [`Check`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckCond {
     /// Equal.
     Equal(Dim, Dim),

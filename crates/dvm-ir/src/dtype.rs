@@ -1,11 +1,9 @@
 //! Element types and scalar values.
 
-use serde::{Deserialize, Serialize};
-
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $name:literal $variant:ident $size:literal $onnx:literal;)*) => {
         /// Element type of a tensor.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum DType { $($(#[$doc])* $variant,)* }
 
         impl DType {
@@ -89,7 +87,7 @@ impl std::fmt::Display for DType {
 }
 
 /// One value, exact in its class: floats as f64, integers as i128-safe i64/u64 pairs.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub enum Scalar {
     /// A floating point value (any float dtype).
     Float(f64),

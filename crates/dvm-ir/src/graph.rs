@@ -1,7 +1,5 @@
 //! Graphs of ops over values with symbolic shapes.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{Check, DType, Dim, DimTable, Op, Tensor, entity};
 
 entity!(
@@ -18,7 +16,7 @@ entity!(
 pub type Shape = Vec<Dim>;
 
 /// Dtype and shape of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
     /// Element type.
     pub dtype: DType,
@@ -27,7 +25,7 @@ pub struct TensorType {
 }
 
 /// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueDef {
     /// Input number i of the graph.
     Input(u32),
@@ -38,7 +36,7 @@ pub enum ValueDef {
 }
 
 /// A value of a graph.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// Name for people; not necessarily unique.
     pub name: Option<String>,
@@ -49,7 +47,7 @@ pub struct Value {
 }
 
 /// An op applied to values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// Op.
     pub op: Op,
@@ -62,7 +60,7 @@ pub struct Node {
 }
 
 /// A named input of a graph.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     /// Name, unique among inputs.
     pub name: String,
@@ -74,7 +72,7 @@ pub struct Input {
 }
 
 /// A named output of a graph.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// Name, unique among outputs.
     pub name: String,

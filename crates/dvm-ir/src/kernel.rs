@@ -5,7 +5,6 @@
 //! later ops broadcast the result back; how many passes over memory that takes is decided when dims are known.
 //! All dims refer to the [`crate::DimTable`] of the plan (or graph) that owns the kernel.
 
-use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::{BinaryOp, DType, Dim, Scalar, UnaryOp, entity};
@@ -15,7 +14,7 @@ entity!(
     KValue, "%");
 
 /// A set of axes of a kernel's iteration space (bit i is axis i, outermost first).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AxisSet(pub u32);
 
 impl AxisSet {
@@ -58,7 +57,7 @@ pub const MAX_AXES: usize = 24;
 
 /// An affine address in an operand: `offset + sum(index(axis) * stride(axis))`, in elements. A stride of 0 is a
 /// broadcast; a stride may be a dim that becomes 0 or natural only when bound (late broadcast).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
     /// Offset in elements.
     pub offset: Dim,
@@ -67,7 +66,7 @@ pub struct Access {
 }
 
 /// A parameter of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
     /// Element type.
     pub dtype: DType,
@@ -80,7 +79,7 @@ pub struct Operand {
 }
 
 /// Reductions a kernel can hold (composites are decomposed before).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KReduce {
     /// Sum; f16 and bf16 tiles are summed in f32, the result has the value's dtype.
     Sum,
@@ -112,7 +111,7 @@ impl KReduce {
 }
 
 /// An op of a kernel body.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KOp {
     /// An element of an operand.
     Load {
@@ -201,7 +200,7 @@ pub enum KOp {
 }
 
 /// A value of a kernel body.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KInst {
     /// Op.
     pub op: KOp,
@@ -214,7 +213,7 @@ pub struct KInst {
 }
 
 /// A value written to an operand.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KStore {
     /// Operand index.
     pub operand: u32,
@@ -226,7 +225,7 @@ pub struct KStore {
 }
 
 /// A fused region.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// Name for people and snapshots.
     pub name: String,

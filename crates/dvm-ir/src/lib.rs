@@ -24,6 +24,7 @@ mod tensor;
 pub mod testing;
 mod text;
 mod verify;
+mod wire;
 
 pub use check::{Check, CheckCond};
 pub use dim::{Answer, Bindings, Dim, DimError, DimTable, DimValues, Symbol};
@@ -37,3 +38,4 @@ pub use plan::Plan;
 pub use tensor::{Tensor, TensorError};
 pub use text::{ParseError, TextOptions};
 pub use verify::Violation;
+pub use wire::{GRAPH_MAGIC, GRAPH_VERSION, WireError};

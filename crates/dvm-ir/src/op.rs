@@ -6,14 +6,12 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{DType, Dim, Scalar};
 
 macro_rules! name_enum {
     ($(#[$doc:meta])* $ty:ident { $($(#[doc = $vdoc:literal])* $name:literal $v:ident,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $ty { $($(#[doc = $vdoc])* $v,)* }
         impl $ty {
             /// Every value.
@@ -368,7 +366,7 @@ macro_rules! ops {
         $($(#[doc = $fdoc:literal])* $field:ident: $ty:ty),* $(,)?
     })*) => {
         /// A tensor op. Every op has one output.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum Op {
             /// Elementwise, one operand.

@@ -2,8 +2,6 @@
 //!
 //! Kernels are deduplicated: six equal layers share kernels and differ in the buffers of their calls.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{Check, DType, Dim, DimTable, Input, Kernel, NodeId, Shape, Tensor, entity};
 
 entity!(
@@ -14,7 +12,7 @@ entity!(
     BufferId, "b");
 
 /// What a buffer is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BufferKind {
     /// Input number i.
     Input(u32),
@@ -27,7 +25,7 @@ pub enum BufferKind {
 }
 
 /// A dense piece of memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// Name, unique in the plan.
     pub name: String,
@@ -40,7 +38,7 @@ pub struct Buffer {
 }
 
 /// A kernel applied to buffers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Kernel.
     pub kernel: KernelId,
@@ -51,14 +49,14 @@ pub struct Call {
 }
 
 /// Kernels that do not depend on each other.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// Calls, as indices into [`Plan::calls`].
     pub calls: Vec<u32>,
 }
 
 /// An output of a plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlanOutput {
     /// Name.
     pub name: String,
@@ -71,7 +69,7 @@ pub struct PlanOutput {
 }
 
 /// An input of a plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlanInput {
     /// The graph's input.
     pub input: Input,
@@ -84,7 +82,7 @@ pub struct PlanInput {
 }
 
 /// Why a value was written to memory instead of staying in a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary {
     /// Producing call.
     pub from: u32,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use serde::{Deserialize, Serialize};
 
 use crate::{DType, Scalar};
 
@@ -63,7 +62,7 @@ elements!(
 );
 
 /// A dense row-major tensor. Cloning shares the data. Bool is one byte an element, 0 or 1.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Tensor {
     dtype: DType,
     shape: Vec<usize>,

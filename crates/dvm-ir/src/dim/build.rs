@@ -36,7 +36,7 @@ impl DimTable {
         }
         Dim(i as u32)
     }
-    fn intern_or_overflow(&mut self, p: Option<Poly>) -> Dim {
+    pub(super) fn intern_or_overflow(&mut self, p: Option<Poly>) -> Dim {
         let overflow = if self.overflowed { self.atoms.get_index_of(&Atom::Overflow) } else { None };
         let absorbs =
             |p: &Poly| overflow.is_some_and(|o| p.iter().any(|t| t.factors.contains(&AtomId(o as u32))));
@@ -69,6 +69,12 @@ impl DimTable {
             }
             _ => None,
         }
+    }
+
+    /// The dim that is one existing atom.
+    pub(super) fn atom_dim(&self, id: AtomId) -> Dim {
+        let known = self.polys.get_index_of(&poly::of_atom(id));
+        Dim(known.expect("an atom is interned with its dim") as u32)
     }
 
     /// The constant `c`.

@@ -12,17 +12,18 @@ mod display;
 mod eval;
 mod poly;
 mod range;
+mod wire;
 
 use indexmap::{IndexMap, IndexSet};
-use serde::{Deserialize, Serialize};
 
 pub use display::DisplayDim;
 pub(crate) use display::symbol_text;
 pub use eval::{Bindings, DimError, DimValues};
 use poly::Poly;
+pub(crate) use wire::{DimWriter, WireDims};
 
 /// An interned dim. Equal ids mean provably equal values; see [`DimTable`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dim(u32);
 
 impl Dim {
@@ -43,7 +44,7 @@ impl std::fmt::Debug for Dim {
 }
 
 /// A named unknown, bound when a graph is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(u32);
 
 impl Symbol {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::{
-    Attr, BinaryOp, CheckCond, IrError, Op, ReduceOp, Scalar, TensorType, UnaryOp, ValueId, testing,
+    Attr, AttrKind, BinaryOp, CheckCond, IrError, Op, ReduceOp, Scalar, TensorType, UnaryOp, ValueId, testing,
 };
 
 /// `dtype[shape] values..`.
@@ -51,21 +51,17 @@ fn op(mnemonic: &str, attrs: &str, g: &mut Graph) -> Op {
             _ => parts.push(p.to_string()),
         }
     }
-    let mut values: HashMap<String, Attr> = parts.iter().map(|p| named(p)).collect();
-    loop {
-        let made = Op::from_parts(mnemonic, |k| values.get(k).cloned(), &mut vec![]);
-        match made.unwrap_or_else(|| panic!("no op {mnemonic}")) {
-            Ok(op) => return op,
-            Err(name) => {
-                let value = values.get_mut(name).unwrap_or_else(|| panic!("{mnemonic} needs {name}"));
-                *value = match value {
-                    Attr::Int(i) => Attr::Dim(g.dims.constant(*i)),
-                    Attr::Ints(v) => Attr::Dims(v.iter().map(|&i| g.dims.constant(i)).collect()),
-                    other => panic!("{mnemonic}: {name} = {other:?}"),
-                };
-            }
-        }
-    }
+    let values: HashMap<String, Attr> = parts.iter().map(|p| named(p)).collect();
+    let made = Op::from_parts(mnemonic, |name, kind| {
+        Some(match (values.get(name)?.clone(), kind) {
+            (Attr::Int(i), AttrKind::Dim) => Attr::Dim(g.dims.constant(i)),
+            (Attr::Ints(v), AttrKind::Dims) => Attr::Dims(v.iter().map(|&i| g.dims.constant(i)).collect()),
+            (Attr::Int(i), AttrKind::Float) => Attr::Float(i as f64),
+            (value, _) => value,
+        })
+    });
+    let made = made.unwrap_or_else(|| panic!("no op {mnemonic}"));
+    made.unwrap_or_else(|bad| panic!("{mnemonic} needs {}: {}", bad.name, bad.kind))
 }
 
 /// Runs one line of the table; the differences as text.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::dim::symbol_text;
-use crate::{Attr, DType, Graph, Scalar, Symbol, Tensor, Value, ValueDef, ValueId};
+use crate::{Attr, DType, Graph, Scalar, Symbol, Tensor, ValueDef, ValueId};
 
 /// Longest constant printed as a list of numbers rather than as bytes.
 const LIST: usize = 64;
@@ -103,11 +103,8 @@ impl<'a> Printer<'a> {
     /// Inputs, then constants and nodes as they are defined: a constant where its id puts it.
     fn order(&self) -> Vec<ValueId> {
         let g = self.graph;
-        let mut constants = g.values.iter().enumerate().filter_map(|(i, v): (usize, &Value)| {
-            matches!(v.def, ValueDef::Const(_)).then(|| ValueId::new(i))
-        });
-        let mut constants: std::iter::Peekable<&mut dyn Iterator<Item = ValueId>> =
-            (&mut constants as &mut dyn Iterator<Item = ValueId>).peekable();
+        let constants = (0..g.values.len()).map(ValueId::new);
+        let mut constants = constants.filter(|&v| matches!(g.value(v).def, ValueDef::Const(_))).peekable();
         let mut order: Vec<ValueId> = g.inputs.iter().map(|i| i.value).collect();
         let mut placed: HashSet<ValueId> = HashSet::new();
         for n in &g.nodes {

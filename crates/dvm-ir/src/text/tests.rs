@@ -85,7 +85,7 @@ fn errors_point_at_the_place() {
     let check = |body: &str, expect: &str| {
         let src = format!("graph (%x: f32[b, 4], %y: f32[3]) -> (%z) {{\n  {body}\n}}\n");
         let e = Graph::from_text(&src).expect_err(body);
-        assert_eq!(format!("{}", e.render("g.dvm", &src)).trim_end(), expect.trim_end(), "{body}");
+        assert_eq!(e.render("g.dvm", &src).trim_end(), expect.trim_end(), "{body}");
     };
     check(
         "%z = add %x, %y",
