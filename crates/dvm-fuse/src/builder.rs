@@ -5,7 +5,7 @@ use dvm_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::simplify;
+use crate::{constants, simplify};
 
 /// Largest constant, in bytes, that is compared with others by value.
 const SHARED_CONST: usize = 64;
@@ -34,6 +34,9 @@ impl Builder {
     /// Adds an op unless it simplifies to a value that exists.
     pub(crate) fn push(&mut self, op: Op, inputs: &[ValueId], ty: TensorType) -> ValueId {
         if let Some(v) = simplify::simplify(self, &op, inputs, &ty) {
+            return v;
+        }
+        if let Some(v) = constants::fold(self, &op, inputs, &ty) {
             return v;
         }
         let key = (format!("{op:?}"), inputs.to_vec());

@@ -15,6 +15,7 @@
 mod affine;
 mod bits;
 mod builder;
+mod constants;
 mod decompose;
 mod emit;
 mod finish;

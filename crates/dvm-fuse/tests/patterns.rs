@@ -309,3 +309,85 @@ fn powers_count_their_multiplications() {
         assert_eq!(p.kernels[0].body.iter().filter(is_mul).count(), muls, "x^{n}");
     }
 }
+
+#[test]
+fn constants_fold_and_norms_stay_whole() {
+    let mut g = graph("fold");
+    let (b, s) = (g.1, g.2);
+    let x = g.input("x", &[b, s]);
+    let (c, d) = (g.weight(&[1]), g.weight(&[1, 1]));
+    let c = g.un(UnaryOp::Exp, c);
+    let c = g.bin(BinaryOp::Add, c, d);
+    let y = g.bin(BinaryOp::Mul, x, c);
+    let p = g.done(&[y], 1, SB);
+    assert_eq!(p.kernels[0].body.len(), 3, "{p}");
+
+    // The square and the sum of squares do not stay with the product whose value they take.
+    let mut g = graph("rms");
+    let (b, s) = (g.1, g.2);
+    let c8 = g.c(8);
+    let x = g.input("x", &[b, s, c8]);
+    let (w, scale) = (g.weight(&[8, 8]), g.weight(&[8]));
+    let y = g.0.matmul(x, w).unwrap();
+    let r = g.bin(BinaryOp::Add, y, x);
+    let n = g.push(Op::RmsNorm { axis: 2, eps: 1e-5 }, &[r, scale]);
+    let y = g.0.matmul(n, w).unwrap();
+    let y = g.bin(BinaryOp::Add, y, r);
+    g.done(&[y], 3, SB);
+
+    // Variance as the mean of squares less the square of the mean.
+    let mut g = graph("moments");
+    let (b, s) = (g.1, g.2);
+    let c8 = g.c(8);
+    let x = g.input("x", &[b, s, c8]);
+    let x = g.un(UnaryOp::Tanh, x);
+    let mean = |g: &mut G, x| g.push(Op::Reduce { op: ReduceOp::Mean, axes: vec![1], keepdims: true }, &[x]);
+    let m = mean(&mut g, x);
+    let sq = g.bin(BinaryOp::Mul, x, x);
+    let m2 = mean(&mut g, sq);
+    let mm = g.bin(BinaryOp::Mul, m, m);
+    let v = g.bin(BinaryOp::Sub, m2, mm);
+    let c = g.bin(BinaryOp::Sub, x, m);
+    let y = g.bin(BinaryOp::Mul, c, v);
+    g.done(&[y], 1, SB);
+}
+
+#[test]
+fn repeated_heads_are_strides() {
+    let mut g = graph("heads");
+    let (b, s) = (g.1, g.2);
+    let (c2, c4, c8) = (g.c(2), g.c(4), g.c(8));
+    let q = g.input("q", &[b, c4, s, c8]);
+    let k = g.input("k", &[b, c2, Dim::ONE, s, c8]);
+    let k = g.push(Op::Expand { shape: vec![b, c2, c2, s, c8] }, &[k]);
+    let k = g.push(Op::Reshape { shape: vec![b, c4, s, c8] }, &[k]);
+    let y = g.push(Op::MatMul { trans_a: false, trans_b: true }, &[q, k]);
+    g.done(&[y], 1, SB);
+}
+
+#[test]
+fn boundaries_say_why() {
+    let mut g = graph("why");
+    let (b, s) = (g.1, g.2);
+    let c8 = g.c(8);
+    let x = g.input("x", &[b, s, c8]);
+    let w = g.weight(&[8, 8]);
+    let e = g.un(UnaryOp::Exp, x);
+    let y = g.0.matmul(e, w).unwrap();
+    let y = g.push(Op::Softmax { axis: 2 }, &[y]);
+    let p = g.done(&[y], 3, SB);
+    let reasons: Vec<&str> = p.boundaries.iter().map(|b| b.reason.as_str()).collect();
+    assert_eq!(reasons, ["a matmul needs its operands in memory", "a reduction does not join a matmul"]);
+}
+
+#[test]
+fn too_many_axes_are_an_error() {
+    let mut g = graph("axes");
+    let b = g.1;
+    let x = g.input("x", &[b; 30]);
+    let y =
+        g.push(Op::Reduce { op: ReduceOp::Sum, axes: (0..30).step_by(2).collect(), keepdims: false }, &[x]);
+    g.0.output("y", y);
+    let e = dvm_fuse::plan(&g.0, &dvm_fuse::FuseOptions::default()).unwrap_err();
+    assert_eq!(e.to_string(), "reduce (n0): more than 24 axes");
+}
