@@ -114,6 +114,11 @@ pub(crate) fn unit(
         if attempt == ATTEMPTS {
             return Err(Fault::Memory { space: Memory::Ub, needs, has });
         }
+        if attempt == ATTEMPTS / 2 {
+            s.model.pad(&s.space);
+            limit = has;
+            continue;
+        }
         // What came out larger than thought is thought larger next time.
         let scaled = u128::from(limit) * u128::from(has) / u128::from(needs.max(1));
         limit = (scaled as u64).min(limit - limit / 16);

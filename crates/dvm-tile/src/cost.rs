@@ -44,7 +44,11 @@ impl Model {
         self.async_pipes = spec.target.async_pipes;
         self.lifetimes(sp);
         for (i, val) in sp.vals.iter().enumerate() {
-            if matches!(val.node, Node::Dead | Node::Imm(_)) {
+            if matches!(val.node, Node::Dead) {
+                continue;
+            }
+            if matches!(val.node, Node::Imm(_)) {
+                self.spread_stores(sp, i as u32, true);
                 continue;
             }
             self.memory(sp, i, val);
@@ -109,9 +113,14 @@ impl Model {
             self.events.push(Event { mask: val.mask, bytes: planes * bytes(here) });
         }
         // An operand that must be spread first.
-        let need = if elementwise { spread_by(sp, val, &operands) } else { needed(val, sp) };
+        let need = match val.node {
+            _ if elementwise => spread_by(sp, val, &operands),
+            // Unless it picks whole rows.
+            Node::Gather { index, .. } if !leads(mask(index), val.mask) => val.mask,
+            _ => needed(val, sp),
+        };
         for &o in &operands {
-            if need != 0 && mask(o) != need && !imm(o) {
+            if need != 0 && mask(o) != need && !(imm(o) && elementwise) {
                 self.events.push(Event { mask: need, bytes: bytes(o) });
                 self.events.push(Event { mask: need, bytes: -bytes(o) });
             }
@@ -121,14 +130,30 @@ impl Model {
                 self.events.push(Event { mask: mask(o), bytes: -bytes(o) });
             }
         }
-        for s in sp.stores.iter().filter(|s| s.value == here && s.mask != val.mask) {
-            self.events.push(Event { mask: s.mask, bytes: bytes(here) });
-            self.events.push(Event { mask: s.mask, bytes: -bytes(here) });
-        }
-        if self.last[i] == here && !kept(here) {
+        let private = kept(here);
+        self.spread_stores(sp, here, false);
+        if self.last[i] == here && !private {
             let planes = if matches!(val.node, Node::Reduce { .. }) { 3 } else { 1 };
             self.events.push(Event { mask: val.mask, bytes: -planes * bytes(here) });
         }
+    }
+
+    /// Copies of a value spread over what its stores cover.
+    fn spread_stores(&mut self, sp: &Space, v: u32, imm: bool) {
+        let val = &sp.vals[v as usize];
+        for s in sp.stores.iter().filter(|s| s.value == v && s.mask != val.mask) {
+            // A scalar goes straight to contiguous rows.
+            let nest = sp.access_nest(s.access, s.mask);
+            if !(imm && nest.len() <= 2 && nest.last().is_none_or(|l| l.stride == val.size() as i64)) {
+                self.events.push(Event { mask: s.mask, bytes: val.size() as i64 });
+                self.events.push(Event { mask: s.mask, bytes: -(val.size() as i64) });
+            }
+        }
+    }
+
+    /// Counts one more tile over all folds, so that cutting any of them saves memory.
+    pub(crate) fn pad(&mut self, sp: &Space) {
+        self.events.insert(0, Event { mask: sp.select(|_| true), bytes: 8 });
     }
 
     fn time(&mut self, sp: &Space, val: &Val, costs: &Costs) {
@@ -216,6 +241,11 @@ pub(crate) fn needed(val: &Val, sp: &Space) -> Mask {
         }
         _ => 0,
     }
+}
+
+/// Whether `have` holds the outermost folds of `all`.
+fn leads(have: Mask, all: Mask) -> bool {
+    (all & !have).trailing_zeros() >= Mask::BITS - have.leading_zeros()
 }
 
 /// The folds of an elementwise value if, in general, one of its operands can be read neither as rows nor as columns.

@@ -71,6 +71,10 @@ fn pack(sp: &Space, p: &Product, spec: &MachineSpec) -> Option<Pack> {
         return None;
     }
     let (k, n) = (p.k, n_fold.n);
+    // A constant that repeats itself is smaller plain.
+    if k.checked_mul(n).is_none_or(|kn| kn > p.b_len) {
+        return None;
+    }
     let matrices = Matrices {
         offset: u64::try_from(offset / size).ok()?,
         batch: if stacked { p.b_len / (k * n) } else { 1 },

@@ -91,7 +91,11 @@ fn limit_loops(sp: &mut Space) {
     }
     for i in 0..sp.stores.len() {
         let s = sp.stores[i];
-        narrow(sp, s.mask, |sp| sp.access_nest(s.access, s.mask).len() <= MAX_LOOPS);
+        let spread = sp.vals[s.value as usize].mask != s.mask;
+        narrow(sp, s.mask, |sp| {
+            let n = if spread { sp.dims(s.mask).len() } else { sp.access_nest(s.access, s.mask).len() };
+            n <= MAX_LOOPS
+        });
     }
 }
 

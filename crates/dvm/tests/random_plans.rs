@@ -27,7 +27,8 @@ fn check(fuse: bool) {
         };
         for (i, bindings) in random.bindings.iter().enumerate() {
             let inputs = random.inputs(i, seed);
-            let want = dvm_ir::eval::eval_graph(&random.graph, &inputs).unwrap();
+            // Integers may meet a zero divisor, which is an error everywhere.
+            let Ok(want) = dvm_ir::eval::eval_graph(&random.graph, &inputs) else { continue };
             match dvm_ir::eval::eval_plan(&plan, &inputs) {
                 Ok(got) if random.difference(&got, &want).is_none() => {}
                 Ok(_) => {
