@@ -153,13 +153,7 @@ impl Scheduler<'_> {
         let next = KernelId::new(self.plan.kernels.len());
         let kernel = *self.kernels.entry(d.built.kernel.clone()).or_insert(next);
         if kernel == next {
-            let mut kernel = d.built.kernel.clone();
-            // Programs name their templates after kernels, so names are unique.
-            let alike = self.plan.kernels.iter().filter(|k| base_name(&k.name) == kernel.name).count();
-            if alike > 0 {
-                kernel.name = format!("{}.{}", kernel.name, alike + 1);
-            }
-            self.plan.kernels.push(kernel);
+            self.plan.kernels.push(d.built.kernel.clone());
         }
         let mut nodes: Vec<NodeId> =
             r.all[d.region].members.iter().map(|n| p.origin[n.index()]).filter(|n| n.0 != u32::MAX).collect();
@@ -230,9 +224,4 @@ fn reason(p: &Prim, r: &Regions, d: &Done, v: ValueId) -> String {
         }
     }
     "its producers make several kernels".into()
-}
-
-/// A kernel's name without the number that makes it unique.
-fn base_name(name: &str) -> &str {
-    name.split_once('.').map_or(name, |(base, _)| base)
 }

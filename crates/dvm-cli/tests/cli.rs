@@ -1,0 +1,200 @@
+//! The command as its users meet it: output, files and exit codes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use dvm::{Tensor, npz};
+
+const MODEL: &str = "graph scale(%x: f32[rows, cols], %w: f32[cols]) -> (%y) {
+  %m = mul %x, %w
+  %y = exp %m
+}
+";
+
+/// A folder that is removed at the end of the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("dvm-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("scale.dvm"), MODEL).unwrap();
+        Scratch(dir)
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+    /// Runs the command in the folder.
+    fn dvm(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_dvm")).args(args).current_dir(&self.0).output().unwrap()
+    }
+    fn json(&self, args: &[&str]) -> serde_json::Value {
+        let out = self.dvm(args);
+        assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn fails(out: &Output, code: i32, words: &[&str]) {
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "{err}");
+    for w in words {
+        assert!(err.contains(w), "`{w}` is not in: {err}");
+    }
+}
+
+fn golden(path: &Path, y: f32) {
+    let t = |shape: &[usize], v: &[f32]| Tensor::from_slice(shape, v).unwrap();
+    let arrays = [
+        ("s0.in.x", t(&[1, 2], &[0., 0.])),
+        ("s0.in.w", t(&[2], &[1., 1.])),
+        ("s0.out.y", t(&[1, 2], &[1., 1.])),
+        ("s1.in.x", t(&[2, 1], &[1., 0.])),
+        ("s1.in.w", t(&[1], &[1.])),
+        ("s1.out.y", t(&[2, 1], &[std::f32::consts::E, y])),
+    ];
+    npz::save_npz(path, &arrays.map(|(n, t)| (n.to_string(), t))).unwrap();
+}
+
+#[test]
+fn every_help_has_examples() {
+    let s = Scratch::new("help");
+    for args in [&["--help"][..], &["run", "--help"], &["inspect", "--help"], &["explain", "--help"]]
+        .into_iter()
+        .chain([&["compile", "--help"][..], &["disasm", "--help"], &["demo", "--help"]])
+    {
+        let out = s.dvm(args);
+        assert!(out.status.success());
+        assert!(text(&out.stdout).contains("Examples:"), "{args:?}");
+    }
+}
+
+#[test]
+fn several_dims_run_in_one_session() {
+    let s = Scratch::new("dims");
+    let doc = s.json(&["run", "scale.dvm", "--dim", "rows=2", "--dim", "cols=3,4,0", "--repeat", "2", "--json"]);
+    assert_eq!(doc["version"], 1);
+    let runs = doc["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 6);
+    for (i, r) in runs.iter().enumerate() {
+        assert_eq!(r["dims"]["cols"], [3, 4, 0][i / 2]);
+        assert_eq!(r["cache_hit"], i % 2 == 1);
+        assert_eq!(r["launches"], 1);
+        assert_eq!(r["plan_us"].as_f64().unwrap() > 0.0, i == 0, "planned in the first run only");
+        assert_eq!(r["compile_us"].as_f64().unwrap() > 0.0, i % 2 == 0);
+        for key in ["run_us", "kernels", "bytecode_bytes", "peak_bytes"] {
+            assert!(r[key].is_number(), "{key}");
+        }
+    }
+}
+
+#[test]
+fn goldens_of_several_steps() {
+    let s = Scratch::new("golden");
+    golden(&s.path("good.npz"), 1.0);
+    golden(&s.path("bad.npz"), 1.5);
+    let out = s.dvm(&["run", "scale.dvm", "--golden", "good.npz"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    fails(&s.dvm(&["run", "scale.dvm", "--golden", "bad.npz"]), 3, &["`y`", "[1, 0]", "got 1", "expected 1.5"]);
+    let out = s.dvm(&["run", "scale.dvm", "--golden", "bad.npz", "--rtol", "0.5"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+}
+
+#[test]
+fn inputs_and_outputs_as_files() {
+    let s = Scratch::new("files");
+    let x = Tensor::from_slice(&[1, 2], &[0f32, 1.]).unwrap();
+    let w = Tensor::from_slice(&[2], &[1f32, 1.]).unwrap();
+    npz::save_npz(&s.path("in.npz"), &[("x".into(), x)]).unwrap();
+    std::fs::write(s.path("w.npy"), npz::write_npy(&w)).unwrap();
+    let out = s.dvm(&["run", "scale.dvm", "--inputs", "in.npz", "--input", "w=w.npy", "--outputs", "out.npz"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let outputs = npz::load_npz(&s.path("out.npz")).unwrap();
+    assert_eq!(outputs[0].0, "y");
+    let y = outputs[0].1.as_slice::<f32>().unwrap();
+    assert!((y[0] - 1.0).abs() < 1e-6 && (y[1] - std::f32::consts::E).abs() < 1e-6);
+}
+
+#[test]
+fn a_bundle_gives_the_models_outputs() {
+    let s = Scratch::new("bundle");
+    let dims = ["--dim", "rows=3", "--dim", "cols=5"];
+    let run = |model: &str, extra: &[&str], to: &str| {
+        let out = s.dvm(&[&["run", model, "--outputs", to], extra].concat());
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        npz::load_npz(&s.path(to)).unwrap()
+    };
+    for spec in ["host-ref", "ascend-910b2"] {
+        let args = [&["compile", "scale.dvm", "-o", "m.dvmb", "--with-weights", "--spec", spec][..], &dims].concat();
+        let out = s.dvm(&args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        assert_eq!(run("m.dvmb", &[], "a.npz"), run("scale.dvm", &dims, "b.npz"), "{spec}");
+        let out = s.dvm(&["disasm", "m.dvmb"]);
+        assert!(out.status.success());
+        let listing = text(&out.stdout);
+        assert!(listing.contains(spec) && listing.contains("vexp"), "{listing}");
+    }
+    fails(&s.dvm(&["run", "m.dvmb", "--dim", "rows=4"]), 1, &["rows=3"]);
+    let mut bytes = std::fs::read(s.path("m.dvmb")).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(s.path("damaged.dvmb"), bytes).unwrap();
+    fails(&s.dvm(&["run", "damaged.dvmb"]), 1, &["damaged.dvmb"]);
+}
+
+#[test]
+fn inspect_and_explain() {
+    let s = Scratch::new("inspect");
+    let out = s.dvm(&["inspect", "scale.dvm"]);
+    let listing = text(&out.stdout);
+    for word in ["x: f32[rows, cols]", "y: f32[rows, cols]", "rows, cols", "exp", "mul"] {
+        assert!(listing.contains(word), "`{word}` is not in: {listing}");
+    }
+    assert_eq!(s.json(&["inspect", "scale.dvm", "--json"])["inputs"][1]["name"], "w");
+    let out = s.dvm(&["explain", "scale.dvm", "--kernels"]);
+    let listing = text(&out.stdout);
+    assert!(listing.contains("1 calls of 1 distinct kernels") && listing.contains("mul, exp"), "{listing}");
+    assert_eq!(s.json(&["explain", "scale.dvm", "--json"])["calls"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    let s = Scratch::new("errors");
+    fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=2"]), 1, &["cols", "--dim"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--dim", "nope=2"]), 1, &["`nope`", "rows, cols"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows"]), 2, &["NAME=VALUE"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=1,2", "--dim", "cols=1,2,3"]), 1, &["one length"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=-1", "--dim", "cols=1"]), 1, &["rows", "-1"]);
+    fails(&s.dvm(&["run", "missing.onnx"]), 1, &["missing.onnx"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--spec", "nope"]), 1, &["nope", "host-ref"]);
+    fails(&s.dvm(&["nonsense"]), 2, &["nonsense"]);
+    std::fs::write(s.path("bad.dvm"), "graph g(%x: f32[a]) -> (%y) {\n  %y = expp %x\n}\n").unwrap();
+    fails(&s.dvm(&["run", "bad.dvm"]), 1, &["expp", "2"]);
+    std::fs::write(s.path("bad.onnx"), [0xff; 40]).unwrap();
+    fails(&s.dvm(&["run", "bad.onnx"]), 1, &["bad.onnx"]);
+    let w = Tensor::from_slice(&[3], &[1f32; 3]).unwrap();
+    std::fs::write(s.path("w.npy"), npz::write_npy(&w)).unwrap();
+    let args = ["run", "scale.dvm", "--input", "w=w.npy", "--dim", "rows=2", "--dim", "cols=4"];
+    fails(&s.dvm(&args), 1, &["cols", "4", "3"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--input", "v=w.npy", "--dim", "rows=1", "--dim", "cols=1"]), 1, &["`v`"]);
+}
+
+#[test]
+fn the_demo_checks_itself() {
+    let s = Scratch::new("demo");
+    let doc = s.json(&["demo", "--json"]);
+    let runs = doc["runs"].as_array().unwrap();
+    assert!(runs.len() >= 12);
+    assert!(runs.iter().all(|r| r["max_difference"].as_f64().unwrap() < 1e-3));
+}
