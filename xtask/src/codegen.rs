@@ -10,7 +10,6 @@ use crate::root;
 pub(crate) fn codegen(check: bool) -> Result<()> {
     let files: Vec<(&str, Vec<u8>)> = vec![
         ("docs/isa.md", page(&dvm::bc::isa_markdown())),
-        ("docs/ir.md", page(&dvm::ir::ops_markdown())),
         ("crates/dvm-cli/assets/demo.dvmg", crate::demo_model::bytes()?),
     ];
     let mut stale = Vec::new();
@@ -26,7 +25,11 @@ pub(crate) fn codegen(check: bool) -> Result<()> {
             eprintln!("wrote {name}");
         }
     }
-    if stale.is_empty() { Ok(()) } else { bail!("out of date: {}; run `cargo xtask codegen`", stale.join(", ")) }
+    if stale.is_empty() {
+        Ok(())
+    } else {
+        bail!("out of date: {}; run `cargo xtask codegen`", stale.join(", "))
+    }
 }
 
 fn page(body: &str) -> Vec<u8> {

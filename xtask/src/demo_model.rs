@@ -22,7 +22,7 @@ pub(crate) fn bytes() -> Result<Vec<u8>> {
     b.g.output("hidden", x);
     let pooled = b.g.push(Op::Reduce { op: dvm::ReduceOp::Mean, axes: vec![1], keepdims: false }, &[x])?;
     b.g.output("pooled", pooled);
-    Ok(b.g.to_bytes()?)
+    Ok(b.g.to_bytes())
 }
 
 struct Builder {
@@ -60,7 +60,8 @@ impl Builder {
         Ok(self.g.push(Op::Transpose { perm: vec![0, 2, 1, 3] }, &[split])?)
     }
     fn layer(&mut self, x: ValueId, batch: Dim, seq: Dim) -> Result<ValueId> {
-        let (q, k, v) = (self.dense(x, WIDTH, WIDTH)?, self.dense(x, WIDTH, WIDTH)?, self.dense(x, WIDTH, WIDTH)?);
+        let (q, k, v) =
+            (self.dense(x, WIDTH, WIDTH)?, self.dense(x, WIDTH, WIDTH)?, self.dense(x, WIDTH, WIDTH)?);
         let (q, k, v) = (self.heads(q, batch, seq)?, self.heads(k, batch, seq)?, self.heads(v, batch, seq)?);
         let scores = self.g.push(Op::MatMul { trans_a: false, trans_b: true }, &[q, k])?;
         let scale = 1.0 / ((WIDTH / HEADS) as f32).sqrt();

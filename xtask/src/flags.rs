@@ -6,6 +6,11 @@ use std::path::PathBuf;
 xflags::xflags! {
     /// Repository chores.
     cmd xtask {
+        /// Write the generated pages under docs/ and the demo model.
+        cmd codegen {
+            /// Fail, naming the command to run, when a file is out of date; write nothing.
+            optional --check
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.

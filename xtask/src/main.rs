@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod codegen;
+mod demo_model;
 mod flags;
 mod onnx_suite;
 
@@ -18,6 +20,7 @@ pub(crate) fn root() -> PathBuf {
 
 fn main() -> anyhow::Result<()> {
     match Xtask::from_env_or_exit().subcommand {
+        XtaskCmd::Codegen(f) => codegen::codegen(f.check)?,
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::OnnxSuite(a) => {

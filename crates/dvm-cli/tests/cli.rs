@@ -83,7 +83,8 @@ fn every_help_has_examples() {
 #[test]
 fn several_dims_run_in_one_session() {
     let s = Scratch::new("dims");
-    let doc = s.json(&["run", "scale.dvm", "--dim", "rows=2", "--dim", "cols=3,4,0", "--repeat", "2", "--json"]);
+    let doc =
+        s.json(&["run", "scale.dvm", "--dim", "rows=2", "--dim", "cols=3,4,0", "--repeat", "2", "--json"]);
     assert_eq!(doc["version"], 1);
     let runs = doc["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 6);
@@ -106,7 +107,11 @@ fn goldens_of_several_steps() {
     golden(&s.path("bad.npz"), 1.5);
     let out = s.dvm(&["run", "scale.dvm", "--golden", "good.npz"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    fails(&s.dvm(&["run", "scale.dvm", "--golden", "bad.npz"]), 3, &["`y`", "[1, 0]", "got 1", "expected 1.5"]);
+    fails(
+        &s.dvm(&["run", "scale.dvm", "--golden", "bad.npz"]),
+        3,
+        &["`y`", "[1, 0]", "got 1", "expected 1.5"],
+    );
     let out = s.dvm(&["run", "scale.dvm", "--golden", "bad.npz", "--rtol", "0.5"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
 }
@@ -118,7 +123,8 @@ fn inputs_and_outputs_as_files() {
     let w = Tensor::from_slice(&[2], &[1f32, 1.]).unwrap();
     npz::save_npz(&s.path("in.npz"), &[("x".into(), x)]).unwrap();
     std::fs::write(s.path("w.npy"), npz::write_npy(&w)).unwrap();
-    let out = s.dvm(&["run", "scale.dvm", "--inputs", "in.npz", "--input", "w=w.npy", "--outputs", "out.npz"]);
+    let out =
+        s.dvm(&["run", "scale.dvm", "--inputs", "in.npz", "--input", "w=w.npy", "--outputs", "out.npz"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
     let outputs = npz::load_npz(&s.path("out.npz")).unwrap();
     assert_eq!(outputs[0].0, "y");
@@ -136,7 +142,8 @@ fn a_bundle_gives_the_models_outputs() {
         npz::load_npz(&s.path(to)).unwrap()
     };
     for spec in ["host-ref", "ascend-910b2"] {
-        let args = [&["compile", "scale.dvm", "-o", "m.dvmb", "--with-weights", "--spec", spec][..], &dims].concat();
+        let args =
+            [&["compile", "scale.dvm", "-o", "m.dvmb", "--with-weights", "--spec", spec][..], &dims].concat();
         let out = s.dvm(&args);
         assert!(out.status.success(), "{}", text(&out.stderr));
         assert_eq!(run("m.dvmb", &[], "a.npz"), run("scale.dvm", &dims, "b.npz"), "{spec}");
@@ -187,7 +194,11 @@ fn errors_say_what_and_where() {
     std::fs::write(s.path("w.npy"), npz::write_npy(&w)).unwrap();
     let args = ["run", "scale.dvm", "--input", "w=w.npy", "--dim", "rows=2", "--dim", "cols=4"];
     fails(&s.dvm(&args), 1, &["cols", "4", "3"]);
-    fails(&s.dvm(&["run", "scale.dvm", "--input", "v=w.npy", "--dim", "rows=1", "--dim", "cols=1"]), 1, &["`v`"]);
+    fails(
+        &s.dvm(&["run", "scale.dvm", "--input", "v=w.npy", "--dim", "rows=1", "--dim", "cols=1"]),
+        1,
+        &["`v`"],
+    );
 }
 
 #[test]

@@ -210,7 +210,8 @@ impl Module {
     /// # Errors
     /// The bytes are damaged or of an unsupported version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Module, Error> {
-        Err(Error::Serialised(format!("{} bytes of a form this build does not read", bytes.len())))
+        let graph = Graph::from_bytes(bytes).map_err(|e| Error::Serialised(e.to_string()))?;
+        Module::from_graph(graph)
     }
     /// Wraps a graph.
     ///
