@@ -5,7 +5,7 @@ use dvm_bc::{
     Target, Template, Verified,
 };
 
-use super::elide::{self, Plan};
+use super::elide::{Bound, Plan, bound_operand};
 use super::{
     Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind,
     OpRange, PhaseExec, Place, StepExec, TemplateExec, UnitExec, ViewLoop,
@@ -80,11 +80,10 @@ pub(super) fn predecode(
         plan: Plan::default(),
         cost: 0.0,
     };
-    let conflicts = elide::Conflicts::new(&program);
     let mut templates = Vec::with_capacity(program.templates.len());
     let (mut bases, mut panels, mut slots) = (BASE_BOUND, 0, 0);
     for (t, template) in program.templates.iter().enumerate() {
-        templates.push(b.template(template, t, &conflicts)?);
+        templates.push(b.template(template, program.in_place(t as u32))?);
         bases = bases.max(b.bases);
         panels = panels.max(b.panels.len() as u32);
         slots = slots.max(template.slots.len() as u32);
@@ -131,21 +130,16 @@ pub(super) fn predecode(
 }
 
 impl Builder<'_> {
-    fn template(
-        &mut self,
-        template: &Template,
-        number: usize,
-        conflicts: &elide::Conflicts,
-    ) -> Result<TemplateExec, BuildError> {
+    fn template(&mut self, template: &Template, in_place: bool) -> Result<TemplateExec, BuildError> {
         self.panels.clear();
         self.narrow_panels.clear();
-        self.bases = BASE_BOUND;
         let decoded = decode(template)?;
         self.plan = if self.options.elide || self.options.strips {
-            Plan::new(template, number, &decoded, self.options, conflicts, self.block)
+            Plan::new(template, &decoded, self.options, in_place, self.block)
         } else {
             Plan::default()
         };
+        self.bases = self.plan.bases();
         let mut parallel = [1u32; dvm_bc::MAX_PARALLEL];
         parallel[..template.parallel.len()].copy_from_slice(&template.parallel);
         let tiles = template.parallel.iter().map(|&n| u64::from(n)).product();
@@ -211,12 +205,19 @@ impl Builder<'_> {
 
     fn section(&mut self, template: &Template, insts: &[Inst], from: usize) -> Result<OpRange, BuildError> {
         let first = self.ops.len() as u32;
-        let mut last_run = None;
+        // Addresses stand for the whole section; bound at its beginning they break no run.
+        for (i, inst) in insts.iter().enumerate() {
+            if let (Some(base), Some(mem)) = (self.plan.step(from + i).bind, bound_operand(inst)) {
+                let addr = self.addr(mem);
+                self.ops.push(Op { index: (from + i) as u32, kind: OpKind::Bind { base, addr } });
+            }
+        }
         for (i, inst) in insts.iter().enumerate() {
             let index = (from + i) as u32;
             self.cost += 5.0;
             let step = self.plan.step(from + i);
             if step.skip {
+                self.charge(inst, moved(inst));
                 continue;
             }
             if let Some(kind) = self.inst(inst, from + i).ok_or_else(|| BuildError::Unsupported {
@@ -226,25 +227,24 @@ impl Builder<'_> {
                 dtype: inst.dtype,
             })? {
                 // An elementwise operation joins the run before it.
-                if let (OpKind::Elementwise { .. }, Some(run)) = (kind, last_run)
-                    && step.joins
+                if step.joins
                     && let Some(Op { kind: OpKind::Elementwise { count, .. }, .. }) = self.ops.last_mut()
-                    && run + 1 == from + i
                 {
                     *count += 1;
                 } else {
                     self.ops.push(Op { index, kind });
                 }
-                last_run = matches!(kind, OpKind::Elementwise { .. }).then_some(from + i);
             }
         }
         Ok(first..self.ops.len() as u32)
     }
 
     fn place(&self, local: Local) -> Place {
-        if let Some(base) = self.plan.bound(local) {
-            return Place { base, off: 0 };
-        }
+        let local = match self.plan.bound(local) {
+            Some(Bound::Base(base)) => return Place { base, off: 0 },
+            Some(Bound::Local(other)) => other,
+            None => local,
+        };
         Place { base: BASE_ARENA, off: self.spaces[local.space as usize] + local.offset * self.block }
     }
 
@@ -293,7 +293,8 @@ impl Builder<'_> {
         choose: impl FnOnce(&[bool; 3], Isa) -> Option<Kernel>,
     ) -> Option<u32> {
         let (rows_l, cols_l) = (len(rows), len(cols));
-        let result = self.plan.result(at).map_or_else(|| self.place(dst), |base| Place { base, off: 0 });
+        let step = self.plan.step(at);
+        let result = step.result.map_or_else(|| self.place(dst), |base| Place { base, off: 0 });
         let mut ew = Ew {
             kernel: Kernel::Span(kernels::shape::copy(4, self.isa)),
             halves,
@@ -302,7 +303,7 @@ impl Builder<'_> {
             size: [4; 4],
             sources: sources.len() as u8,
             steps: 0,
-            private: self.plan.private(at),
+            private: step.private,
             flat: true,
             plain: true,
             spread: false,
@@ -377,15 +378,10 @@ impl Builder<'_> {
             Operands::Control(_) => Some(None),
             Operands::Load(o) => {
                 self.charge(inst, area(o.rows, o.cols));
-                let addr = self.addr(&o.src);
-                if let Some(base) = self.plan.load(at) {
-                    self.bases = self.bases.max(base + 1);
-                    return Some(Some(OpKind::Bind { base, addr }));
-                }
                 let sticky = self.sticky(o.hints.sticky);
                 Some(Some(OpKind::Rows {
                     local: self.place(o.dst),
-                    addr,
+                    addr: self.addr(&o.src),
                     rows: len(o.rows),
                     cols: len(o.cols),
                     pitch: o.pitch,
@@ -612,6 +608,18 @@ impl Builder<'_> {
                     reverse: o.reverse,
                 }))
             }
+            Operands::LoadA(o) if self.plan.step(at).in_place => {
+                let bytes = i64::from(size);
+                Some(Some(OpKind::BindPanel {
+                    panel: self.panel(o.dst),
+                    addr: self.addr(&o.src),
+                    lines: len(o.m),
+                    k: len(o.k),
+                    panel_stride: o.row_stride / bytes,
+                    k_stride: o.col_stride / bytes,
+                    width: 0,
+                }))
+            }
             Operands::LoadA(o) => {
                 self.charge(inst, 3 * area(o.m, o.k));
                 let sticky = self.sticky(o.hints.sticky);
@@ -720,6 +728,15 @@ pub(super) fn simplify(mode: Mode, rows: Size, cols: Size) -> Mode {
         Mode::Row if rows.body == 1 => Mode::Full,
         Mode::Col if cols.body == 1 => Mode::Full,
         m => m,
+    }
+}
+
+/// Elements that a load or store would move.
+fn moved(inst: &Inst) -> u64 {
+    match &inst.operands {
+        Operands::Load(o) => u64::from(o.rows.body) * u64::from(o.cols.body),
+        Operands::Store(o) => u64::from(o.rows.body) * u64::from(o.cols.body),
+        _ => 0,
     }
 }
 
