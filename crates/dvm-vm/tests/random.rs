@@ -56,7 +56,7 @@ impl Gen {
             Kind::Row => Mode::Row,
             Kind::Col => Mode::Col,
             Kind::One => Mode::One,
-            _ => Mode::Full,
+            _ => [Mode::Full, Mode::Full, Mode::Full, Mode::Row, Mode::Col, Mode::One][self.rng.below(6)],
         };
         Some((Src::Local(self.regs[r].0, mode), r))
     }

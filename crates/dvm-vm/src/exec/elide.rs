@@ -406,8 +406,9 @@ impl Analysis<'_> {
             return;
         }
         let live = self.meets(live[last - from]);
-        // Buffers written in the run so far that nobody reads after it, and those read before.
-        let (mut inside, mut outside) = (0u64, 0u64);
+        // Buffers written in the run so far that nobody reads after it. Their strip lies where the buffer begins: if the run
+        // also read the buffer as it was before, it has read that part of it by then.
+        let mut inside = 0u64;
         for &i in &run.members {
             let Some(e) = self.ews[i] else { continue };
             for (s, source) in e.sources.iter().enumerate() {
@@ -415,15 +416,12 @@ impl Analysis<'_> {
                 let bit = self.bit(local, elements(mode, e.rows, e.cols) * u64::from(size));
                 if mode == Mode::Full && inside & bit != 0 {
                     self.plan.steps[i].private |= 1 << s;
-                } else {
-                    outside |= bit;
                 }
             }
             let dst = self.access[i].writes;
             if self.plan.steps[i].result.is_some() {
                 inside &= !dst;
-            } else if dst & (live | outside) == 0 {
-                // What came in from outside stays where it is for the later strips.
+            } else if dst & live == 0 {
                 self.plan.steps[i].private |= 1 << 3;
                 inside |= dst;
             }
