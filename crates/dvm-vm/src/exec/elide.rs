@@ -39,6 +39,8 @@ struct Buffer {
 struct Access {
     reads: u64,
     writes: u64,
+    /// The buffer of each source of an elementwise instruction, as a mask.
+    source: [u64; 3],
 }
 
 /// What to do with the instructions of a template.
@@ -86,6 +88,7 @@ impl Plan {
             insts: &decoded.insts,
             block: u64::from(block),
             buffers: SmallVec::new(),
+            keys: SmallVec::new(),
             access: vec![Access::default(); decoded.insts.len()],
             ews: decoded.insts.iter().map(elementwise).collect(),
             too_many: false,
@@ -136,6 +139,8 @@ struct Analysis<'a> {
     insts: &'a [Inst],
     block: u64,
     buffers: SmallVec<[Buffer; 32]>,
+    /// (space and begin, end) of each buffer.
+    keys: SmallVec<[(u64, u64); 32]>,
     access: Vec<Access>,
     ews: Vec<Option<Elementwise>>,
     too_many: bool,
@@ -147,37 +152,39 @@ impl Analysis<'_> {
     fn collect(&mut self) {
         for i in 0..self.insts.len() {
             let insts = self.insts;
+            let mut source = 0;
             locals(&insts[i], self.ews[i], &mut |u| {
                 let lo = u64::from(u.local.offset) * self.block;
                 let hi = lo.saturating_add(u.bytes);
+                // Sources come first.
+                let number = source;
+                source += 1;
                 if hi == lo {
                     return;
                 }
-                let key = |b: &Buffer| (b.space, b.lo, b.hi) == (u.local.space, lo, hi);
-                let n = self.buffers.iter().position(key).unwrap_or_else(|| {
-                    self.buffers.push(Buffer {
-                        space: u.local.space,
-                        lo,
-                        hi,
-                        writes: 0,
-                        read_size: 0,
-                        meets: 0,
-                        covers: 0,
-                    });
+                let key = (u.local.space as u64) << 62 | lo;
+                let n = self.keys.iter().position(|k| *k == (key, hi)).unwrap_or_else(|| {
+                    self.keys.push((key, hi));
+                    let none =
+                        Buffer { space: u.local.space, lo, hi, writes: 0, read_size: 0, meets: 0, covers: 0 };
+                    self.buffers.push(none);
                     self.buffers.len() - 1
                 });
                 if n >= BUFFERS {
                     self.too_many = true;
                     return;
                 }
-                let b = &mut self.buffers[n];
+                let (b, a) = (&mut self.buffers[n], &mut self.access[i]);
                 if u.read {
                     b.read_size = b.read_size.max(u.size);
-                    self.access[i].reads |= 1 << n;
+                    a.reads |= 1 << n;
+                    if let Some(s) = a.source.get_mut(number) {
+                        *s = 1 << n;
+                    }
                 }
                 if u.write {
                     b.writes = b.writes.saturating_add(1);
-                    self.access[i].writes |= 1 << n;
+                    a.writes |= 1 << n;
                 }
             });
             if self.too_many {
@@ -360,19 +367,24 @@ impl Analysis<'_> {
                 self.plan.steps[i].joins = joins;
                 run.members.push(i);
                 run.writes |= self.access[i].writes;
-                for &(local, mode, size) in e.sources.iter().flatten() {
-                    let bit = self.bit(local, elements(mode, e.rows, e.cols) * u64::from(size));
-                    *(if mode == Mode::Full { &mut run.full_reads } else { &mut run.part_reads }) |= bit;
-                }
+                let (full, part) = self.reads(i, &e);
+                run.full_reads |= full;
+                run.part_reads |= part;
             }
         }
         self.close(&run, live, from);
     }
 
-    fn bit(&self, local: Local, bytes: u64) -> u64 {
-        let lo = u64::from(local.offset) * self.block;
-        let key = |b: &Buffer| (b.space, b.lo, b.hi) == (local.space, lo, lo + bytes);
-        self.buffers.iter().position(key).map_or(0, |i| 1 << i)
+    /// Buffers read as whole tiles, and otherwise.
+    fn reads(&self, at: usize, e: &Elementwise) -> (u64, u64) {
+        let (mut full, mut part) = (0, 0);
+        for (source, bit) in e.sources.iter().zip(self.access[at].source) {
+            match source {
+                Some((_, Mode::Full, _)) => full |= bit,
+                _ => part |= bit,
+            }
+        }
+        (full, part)
     }
 
     fn meets(&self, buffers: u64) -> u64 {
@@ -387,11 +399,7 @@ impl Analysis<'_> {
         if self.ews[first].is_none_or(|f| (f.rows, f.cols) != (e.rows, e.cols)) {
             return false;
         }
-        let (mut full, mut part) = (0, 0);
-        for &(local, mode, size) in e.sources.iter().flatten() {
-            let bit = self.bit(local, elements(mode, e.rows, e.cols) * u64::from(size));
-            *(if mode == Mode::Full { &mut full } else { &mut part }) |= bit;
-        }
+        let (full, part) = self.reads(at, e);
         let dst = self.access[at].writes;
         self.meets(part) & run.writes == 0
             && bits(full).all(|b| self.buffers[b].meets & run.writes & !(1 << b) == 0)
@@ -412,9 +420,7 @@ impl Analysis<'_> {
         for &i in &run.members {
             let Some(e) = self.ews[i] else { continue };
             for (s, source) in e.sources.iter().enumerate() {
-                let Some((local, mode, size)) = *source else { continue };
-                let bit = self.bit(local, elements(mode, e.rows, e.cols) * u64::from(size));
-                if mode == Mode::Full && inside & bit != 0 {
+                if matches!(source, Some((_, Mode::Full, _))) && inside & self.access[i].source[s] != 0 {
                     self.plan.steps[i].private |= 1 << s;
                 }
             }
@@ -497,7 +503,9 @@ fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl FnMut(Use)
     let tile = |a: Size, b: Size| u64::from(a.body) * u64::from(b.body);
     let tile3 = |a: Size, b: Size, c: Size| tile(a, b).saturating_mul(u64::from(c.body));
     if let Some(e) = elementwise {
-        for (local, mode, size) in e.sources.into_iter().flatten() {
+        for source in e.sources {
+            // An immediate keeps its number, and has no bytes.
+            let (local, mode, size) = source.unwrap_or((e.dst, Mode::One, 0));
             use_(local, elements(mode, e.rows, e.cols), size.into(), true, false);
         }
         use_(e.dst, tile(e.rows, e.cols), u32::from(e.size), false, true);
