@@ -183,7 +183,9 @@ fn run_ns(p: &Program, workers: usize) -> f64 {
         .zip(&p.args)
         .map(|(b, a)| if a.role == Role::Output { ArgRef::Out(b.get_mut()) } else { ArgRef::In(b.get()) })
         .collect();
-    time(|| drop(rt.launch(&exe, &mut args).unwrap()))
+    time(|| {
+        rt.launch(&exe, &mut args).unwrap();
+    })
 }
 
 fn main() {
@@ -216,12 +218,6 @@ fn main() {
     let verified = Verified::new(many.clone(), &Limits::default()).unwrap();
     let build_ns =
         time(|| drop(Executable::with_options(verified.clone(), &BuildOptions::default()).unwrap()));
-    if std::env::args().nth(1).as_deref() == Some("prepare") {
-        (0..200_000).for_each(|_| {
-            drop(Executable::with_options(verified.clone(), &BuildOptions::default()).unwrap())
-        });
-        return;
-    }
     let clone_ns = time(|| drop(verified.clone()));
     println!("preparing 42 instructions             {:8.0} ns", build_ns - clone_ns);
 

@@ -380,13 +380,26 @@ impl CastTo<Bool8> for Bool8 {
 }
 
 /// Calls a generic body with the native type of a dtype: `with_elem!(dtype, T => body, half => other)`.
+///
+/// A kernel table that has f32 elsewhere excludes it: `with_elem!(dtype, T => body, f32 => other, half => other)`.
 macro_rules! with_elem {
+    ($dtype:expr, $t:ident => $body:expr, f32 => $f32:expr, half => $half:expr) => {
+        match $dtype {
+            dvm_bc::DType::F32 => $f32,
+            other => crate::elem::with_elem!(@not_f32 other, $t => $body, half => $half),
+        }
+    };
     ($dtype:expr, $t:ident => $body:expr, half => $half:expr) => {
         match $dtype {
             dvm_bc::DType::F32 => {
                 type $t = f32;
                 $body
             }
+            other => crate::elem::with_elem!(@not_f32 other, $t => $body, half => $half),
+        }
+    };
+    (@not_f32 $dtype:expr, $t:ident => $body:expr, half => $half:expr) => {
+        match $dtype {
             dvm_bc::DType::F64 => {
                 type $t = f64;
                 $body
@@ -427,7 +440,7 @@ macro_rules! with_elem {
                 type $t = crate::elem::Bool8;
                 $body
             }
-            dvm_bc::DType::F16 | dvm_bc::DType::BF16 => $half,
+            _ => $half,
         }
     };
 }

@@ -103,8 +103,13 @@ fn check(
     got
 }
 
-/// Both instruction-set levels, which must agree in every bit.
-fn both(f: impl Fn(&BuildOptions) -> Bytes, what: &str, dtype: DType) {
+/// Both instruction-set levels, which must agree in every bit. The portable one is slow, so it computes the shapes with a
+/// body and a tail only.
+fn both(f: impl Fn(&BuildOptions) -> Bytes, what: &str, dtype: DType, shape: (usize, usize)) {
+    if ![(3, 7), (1, 65), (7, 1)].contains(&shape) {
+        f(&BuildOptions::default());
+        return;
+    }
     let [mut portable, mut wide] = [BuildOptions::default(), BuildOptions::default()];
     portable.isa = Isa::Portable;
     wide.isa = Isa::detect();
@@ -232,7 +237,7 @@ fn unary() {
                             tolerance,
                         )
                     };
-                    both(run, &what, out);
+                    both(run, &what, out, shape);
                 }
             }
         }
@@ -395,7 +400,7 @@ fn binary() {
                                 tolerance,
                             )
                         };
-                        both(run, &what, out);
+                        both(run, &what, out, shape);
                     }
                 }
             }
@@ -448,7 +453,7 @@ fn ternary() {
                             0.0,
                         )
                     };
-                    both(run, &what, dtype);
+                    both(run, &what, dtype, shape);
                 }
             }
         }
@@ -499,7 +504,7 @@ fn cast_and_fill() {
                             0.0,
                         )
                     };
-                    both(run, &what, to);
+                    both(run, &what, to, shape);
                 }
             }
         }

@@ -115,7 +115,8 @@ impl Gen {
                         Reduce { dst: d, src, outer: one, red: rows, inner: cols, init: Init::Always },
                     ),
                 };
-                self.emit(dst, reduce.0, Inst::new(Opcode::VRedMax, F32, reduce.1));
+                let op = [Opcode::VRedMax, Opcode::VSum][self.rng.below(2)];
+                self.emit(dst, reduce.0, Inst::new(op, F32, reduce.1));
             }
             _ => {
                 let value = u64::from((self.rng.below(5) as f32).to_bits());
@@ -137,7 +138,8 @@ fn kernel(seed: u64) -> Option<Program> {
     for _ in 0..4 {
         rng.next();
     }
-    let (total_rows, total_cols) = [(1, 1500), (5, 700), (7, 33), (40, 64), (3, 1024), (9, 1)][rng.below(6)];
+    let (total_rows, total_cols) =
+        [(1, 1500), (13, 700), (7, 33), (150, 64), (6, 1024), (9, 1), (260, 20)][rng.below(7)];
     let split_cols = rng.below(2) == 0;
     let (extent, part) =
         if split_cols { (total_cols, total_cols / 2 + 1) } else { (total_rows, total_rows / 3 + 1) };

@@ -74,6 +74,10 @@ pub(super) struct Step {
     pub(super) private: u8,
     /// Multiplies the left operand in place.
     pub(super) in_place: bool,
+    /// Belongs to a group that runs by rows.
+    pub(super) by_rows: bool,
+    /// Begins such a group, of blocks of so many rows.
+    pub(super) rows: Option<(Size, u32)>,
 }
 
 impl Plan {
@@ -294,7 +298,8 @@ impl Analysis<'_> {
             }
         }
         if options.strips {
-            self.runs(section, &live);
+            self.runs(section.clone(), &live);
+            self.groups(section);
         }
     }
 
@@ -432,6 +437,136 @@ impl Analysis<'_> {
                 inside |= dst;
             }
         }
+    }
+
+    /// Groups runs and reductions that work row by row on the same rows, where a tile has more than a strip's elements: they
+    /// run for a few rows at a time. The conditions are those of a run, with rows for elements.
+    fn groups(&mut self, section: Range<usize>) {
+        let mut group = Group::default();
+        let mut i = section.start;
+        while i < section.end {
+            if self.plan.steps[i].skip || matches!(self.insts[i].operands, Operands::Control(_)) {
+                i += 1;
+                continue;
+            }
+            let from = i;
+            let item = match (&self.insts[i].operands, self.ews[i]) {
+                (Operands::Reduce(o), _) if o.init == Init::Always => {
+                    i += 1;
+                    let a = self.access[from];
+                    let width = u64::from(o.red.body) * u64::from(o.inner.body);
+                    Some(Group {
+                        rows: o.outer,
+                        width,
+                        whole: a.reads,
+                        part: 0,
+                        writes: a.writes,
+                        ..Group::default()
+                    })
+                }
+                (_, Some(e)) if !e.traps => {
+                    let mut item = Group { rows: e.rows, width: u64::from(e.cols.body), ..Group::default() };
+                    loop {
+                        if let Some(e) = self.ews[i] {
+                            for (source, bit) in e.sources.iter().zip(self.access[i].source) {
+                                match source {
+                                    Some((_, Mode::Full | Mode::Col, _)) => item.whole |= bit,
+                                    _ => item.part |= bit,
+                                }
+                            }
+                            item.writes |= self.access[i].writes;
+                        }
+                        i += 1;
+                        let more = |i: usize| {
+                            let s = self.plan.steps[i];
+                            s.joins || s.skip || matches!(self.insts[i].operands, Operands::Control(_))
+                        };
+                        if i == section.end || !more(i) {
+                            break;
+                        }
+                    }
+                    Some(item)
+                }
+                _ => {
+                    i += 1;
+                    None
+                }
+            };
+            match item {
+                Some(item) if self.follows(&group, &item) => group.add(&item, from, i),
+                Some(item) => {
+                    self.mark(&group);
+                    group = Group::default();
+                    group.add(&item, from, i);
+                }
+                None => {
+                    self.mark(&group);
+                    group = Group::default();
+                }
+            }
+        }
+        self.mark(&group);
+    }
+
+    /// Whether an item may run by rows with a group; see [`Analysis::joins`].
+    fn follows(&self, group: &Group, item: &Group) -> bool {
+        group.items > 0
+            && group.rows == item.rows
+            && self.meets(item.part) & group.writes == 0
+            && bits(item.whole).all(|b| self.buffers[b].meets & group.writes & !(1 << b) == 0)
+            && bits(item.writes)
+                .all(|b| self.buffers[b].meets & (group.writes | group.whole) & !(1 << b) == 0)
+            && self.meets(item.writes) & group.part == 0
+    }
+
+    fn mark(&mut self, group: &Group) {
+        let block = (BLOCK / group.width.max(1)).max(1);
+        if group.items < 2 || u64::from(group.rows.body) <= block {
+            return;
+        }
+        for i in group.first..group.end {
+            self.plan.steps[i].by_rows = true;
+        }
+        self.plan.steps[group.first].rows = Some((group.rows, block as u32));
+    }
+}
+
+/// Elements of a block of rows.
+const BLOCK: u64 = 2048;
+
+/// Instructions that work on the same rows, so far.
+struct Group {
+    items: u32,
+    first: usize,
+    end: usize,
+    rows: Size,
+    /// Elements of the widest row.
+    width: u64,
+    /// Buffers of which row r reads row r.
+    whole: u64,
+    /// Buffers read otherwise.
+    part: u64,
+    writes: u64,
+}
+
+impl Default for Group {
+    fn default() -> Group {
+        Group { items: 0, first: 0, end: 0, rows: Size::ONE, width: 0, whole: 0, part: 0, writes: 0 }
+    }
+}
+
+impl Group {
+    fn add(&mut self, item: &Group, from: usize, to: usize) {
+        if self.items == 0 {
+            self.first = from;
+            self.rows = item.rows;
+        }
+        self.items += 1;
+        self.end = to;
+        self.width = self.width.max(item.width);
+        self.whole |= item.whole;
+        self.part |= item.part;
+        self.writes |= item.writes;
     }
 }
 

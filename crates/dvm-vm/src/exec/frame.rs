@@ -1,6 +1,6 @@
 //! The state of one worker: its local memory and where it stands in the unit space.
 
-use super::{BASE_ARENA, BASE_BOUND, BASE_CONST, Executable, OpRange, PhaseExec};
+use super::{BASE_ARENA, BASE_BOUND, BASE_CONST, Executable, OpKind, OpRange, PhaseExec};
 use crate::error::Fault;
 
 /// A worker's local memory: zeroed once, reused for ever, undefined between tiles.
@@ -40,6 +40,8 @@ pub(super) struct Panel {
 
 const NO_PANEL: Panel = Panel { ptr: std::ptr::null(), width: 0, stride: 0, k_stride: 0, lines: 0, k: 0 };
 
+const ALL_ROWS: (usize, usize) = (0, usize::MAX);
+
 /// Most extents: parallel and sequential.
 pub(super) const EXTENTS: usize = dvm_bc::MAX_PARALLEL + dvm_bc::MAX_SEQ;
 
@@ -57,6 +59,8 @@ pub(crate) struct Frame {
     pub(super) last: u32,
     /// Bit d: sequential extent d is past the first position of its walk.
     pub(super) walked: u32,
+    /// Rows that elementwise operations and reductions work on: all, or a block.
+    pub(super) rows: (usize, usize),
     /// Which launch, step and unit the tables are for.
     key: (u64, u32, u32),
 }
@@ -75,6 +79,7 @@ impl Frame {
             index: [0; EXTENTS],
             last: 0,
             walked: 0,
+            rows: ALL_ROWS,
             key: (0, 0, 0),
         }
     }
@@ -124,6 +129,7 @@ impl Frame {
         let template = &exe.templates[exe.units[unit as usize].template as usize];
         let depth = template.depth;
         self.last = 0;
+        self.rows = ALL_ROWS;
         let mut rest = from;
         for d in (0..depth).rev() {
             let n = u64::from(template.parallel[d]);
@@ -220,9 +226,26 @@ impl Frame {
 
     #[inline]
     unsafe fn section(&mut self, exe: &Executable, range: &OpRange) -> Result<(), Fault> {
-        for op in &exe.ops[range.start as usize..range.end as usize] {
-            // SAFETY: the caller's promise.
-            unsafe { self.step(exe, op)? };
+        let mut ops = exe.ops[range.start as usize..range.end as usize].iter();
+        while let Some(op) = ops.next() {
+            let OpKind::ByRows { count, rows, block } = op.kind else {
+                // SAFETY: the caller's promise.
+                unsafe { self.step(exe, op)? };
+                continue;
+            };
+            let (group, rest) = ops.as_slice().split_at(count as usize);
+            ops = rest.iter();
+            let n = rows.get(self.last);
+            let mut from = 0;
+            while from < n {
+                self.rows = (from, n.min(from + block as usize));
+                for op in group {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.step(exe, op)? };
+                }
+                from += block as usize;
+            }
+            self.rows = ALL_ROWS;
         }
         Ok(())
     }

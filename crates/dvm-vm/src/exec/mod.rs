@@ -131,7 +131,14 @@ pub(crate) enum OpKind {
         first: u32,
         count: u32,
     },
-    /// As above for one that traps on a zero divisor.
+    /// The next `count` operations work row by row on the same rows: they run for `block` rows at a time, so that what one
+    /// computes is still in L1 for the next.
+    ByRows {
+        count: u32,
+        rows: Len,
+        block: u32,
+    },
+    /// An elementwise operation that traps on a zero divisor.
     Divide {
         ew: u32,
         dtype: DType,

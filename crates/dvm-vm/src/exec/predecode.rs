@@ -205,6 +205,7 @@ impl Builder<'_> {
 
     fn section(&mut self, template: &Template, insts: &[Inst], from: usize) -> Result<OpRange, BuildError> {
         let first = self.ops.len() as u32;
+        let mut group = None;
         // Addresses stand for the whole section; bound at its beginning they break no run.
         for (i, inst) in insts.iter().enumerate() {
             if let (Some(base), Some(mem)) = (self.plan.step(from + i).bind, bound_operand(inst)) {
@@ -226,13 +227,23 @@ impl Builder<'_> {
                 mnemonic: inst.op.mnemonic(),
                 dtype: inst.dtype,
             })? {
+                if let Some((rows, block)) = step.rows {
+                    group = Some(self.ops.len());
+                    self.ops.push(Op { index, kind: OpKind::ByRows { count: 0, rows: len(rows), block } });
+                }
                 // An elementwise operation joins the run before it.
                 if step.joins
                     && let Some(Op { kind: OpKind::Elementwise { count, .. }, .. }) = self.ops.last_mut()
                 {
                     *count += 1;
-                } else {
-                    self.ops.push(Op { index, kind });
+                    continue;
+                }
+                self.ops.push(Op { index, kind });
+                if step.by_rows
+                    && let Some(g) = group
+                    && let OpKind::ByRows { count, .. } = &mut self.ops[g].kind
+                {
+                    *count += 1;
                 }
             }
         }

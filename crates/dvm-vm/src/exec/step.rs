@@ -79,6 +79,8 @@ impl Frame {
                     }
                 }
             }
+            // Taken apart by the section's loop.
+            OpKind::ByRows { .. } => {}
             OpKind::Divide { ew, dtype } => {
                 // SAFETY: see the module.
                 unsafe { self.divide(&exe.ews[ew as usize], dtype, op.index)? };
@@ -184,11 +186,13 @@ impl Frame {
                 }
             }
             OpKind::Reduce { dst, src, what, dtype, outer, red, inner, init } => {
+                let (from, to) = self.rows;
+                let outer_n = outer.get(last).min(to).saturating_sub(from);
                 let r = Reduction {
                     what,
                     dtype,
                     isa: exe.isa,
-                    outer: outer.get(last),
+                    outer: outer_n,
                     red: red.get(last),
                     inner: inner.get(last),
                     outer_pitch: red.body as usize * inner.body as usize,
@@ -200,8 +204,11 @@ impl Frame {
                     },
                     fresh: self.fresh(init),
                 };
+                let size = dtype.size() as usize;
+                let src = self.at(src).wrapping_add(from * r.outer_pitch * size);
+                let dst = self.at(dst).wrapping_add(from * r.inner_pitch * size);
                 // SAFETY: see the module.
-                unsafe { r.run(self.at(dst), self.at(src)) };
+                unsafe { r.run(dst, src) };
             }
             OpKind::ArgReduce {
                 index,
@@ -339,14 +346,22 @@ impl Frame {
         std::array::from_fn(|i| self.at(ew.place[i]).wrapping_add(r * ew.row_step[i] as usize))
     }
 
+    /// First row, number of rows and elements of a row, with the rows joined to one where they are contiguous.
+    fn spans(&self, ew: &Ew, flat: bool) -> (usize, usize, usize) {
+        let (first, to) = self.rows;
+        let rows = ew.rows.get(self.last).min(to).saturating_sub(first);
+        let cols = ew.cols.get(self.last);
+        if flat && (cols == ew.cols.body as usize || rows <= 1) {
+            (first, rows.min(1), cols * rows)
+        } else {
+            (first, rows, cols)
+        }
+    }
+
     /// One elementwise operation over its whole tile.
     unsafe fn whole(&self, ew: &Ew) {
-        let (mut rows, mut cols) = (ew.rows.get(self.last), ew.cols.get(self.last));
-        if ew.flat && (cols == ew.cols.body as usize || rows <= 1) {
-            cols *= rows;
-            rows = rows.min(1);
-        }
-        for r in 0..rows {
+        let (first, rows, cols) = self.spans(ew, ew.flat);
+        for r in first..first + rows {
             let [a, b, c, d] = self.row(ew, r);
             // SAFETY: see the module.
             unsafe { ew.span(d, &[a, b, c], cols) };
@@ -356,13 +371,8 @@ impl Frame {
     /// Several elementwise operations over the same counts, strip by strip, so that what one computes is still in L1
     /// for the next.
     unsafe fn strips(&self, ews: &[Ew]) {
-        let ew = &ews[0];
-        let (mut rows, mut cols) = (ew.rows.get(self.last), ew.cols.get(self.last));
-        if (cols == ew.cols.body as usize || rows <= 1) && ews.iter().all(|e| e.flat) {
-            cols *= rows;
-            rows = rows.min(1);
-        }
-        for r in 0..rows {
+        let (first, rows, cols) = self.spans(&ews[0], ews.iter().all(|e| e.flat));
+        for r in first..first + rows {
             let mut at = 0;
             while at < cols {
                 let n = (cols - at).min(STRIP);

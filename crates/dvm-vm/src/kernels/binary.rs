@@ -10,30 +10,37 @@ fn two<T: Copy, O: super::Op2<T>>(_: O, isa: Isa) -> SpanFn {
     span2::span::<T, O>(isa)
 }
 
+/// For operations that do not vectorise.
+fn scalar<T: Copy, O: super::Op2<T>>(_: O, _: Isa) -> SpanFn {
+    span2::narrow::<T, O>()
+}
+
 macro_rules! table {
-    ($fn:ident, $bound:path, $out:ty, { $($op:ident: $a:ident, $b:ident => $body:expr;)* }) => {
+    ($loop:ident, $fn:ident, $bound:path, $out:ty, { $($op:ident: $a:ident, $b:ident => $body:expr;)* }) => {
         fn $fn<T: $bound>(op: Opcode, isa: Isa) -> Option<SpanFn> {
             Some(match op {
-                $(Opcode::$op => two::<T, _>(define_op!(Op2, $bound, [$a, $b], $out, $body), isa),)*
+                $(Opcode::$op => $loop::<T, _>(define_op!(Op2, $bound, [$a, $b], $out, $body), isa),)*
                 _ => return None,
             })
         }
     };
 }
 
-table!(arith, Elem, T, {
+table!(two, arith, Elem, T, {
     VAdd: a, b => a.add(b);
     VSub: a, b => a.sub(b);
     VMul: a, b => a.mul(b);
+    VMax: a, b => a.max(b);
+    VMin: a, b => a.min(b);
+});
+table!(scalar, divide, Elem, T, {
     VDiv: a, b => a.div(b);
     VRem: a, b => a.rem(b);
     VFmod: a, b => a.fmod(b);
     VPow: a, b => a.pow(b);
-    VMax: a, b => a.max(b);
-    VMin: a, b => a.min(b);
     VFloorDiv: a, b => a.floordiv(b);
 });
-table!(compare, Elem, u8, {
+table!(two, compare, Elem, u8, {
     VEq: a, b => u8::from(a == b);
     VNe: a, b => u8::from(a != b);
     VLt: a, b => u8::from(a < b);
@@ -41,7 +48,7 @@ table!(compare, Elem, u8, {
     VGt: a, b => u8::from(a > b);
     VGe: a, b => u8::from(a >= b);
 });
-table!(bits, Bits, T, {
+table!(two, bits, Bits, T, {
     VAnd: a, b => a.and(b);
     VOr: a, b => a.or(b);
     VXor: a, b => a.xor(b);
@@ -76,14 +83,14 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, scalar: [bool; 2], isa: Isa) -> O
                 binary_f32(op, isa).map(Kernel::Binary).or_else(|| compare_f32(op, isa).map(Kernel::Compare))
             }
         };
-        if found.is_some() {
-            return found;
-        }
+        return found;
     }
     with_bits!(dtype, T => bits::<T>(op, isa), else => None)
-        .or_else(
-            || with_elem!(dtype, T => arith::<T>(op, isa).or_else(|| compare::<T>(op, isa)), half => None),
-        )
+        .or_else(|| {
+            with_elem!(dtype, T => {
+                arith::<T>(op, isa).or_else(|| divide::<T>(op, isa)).or_else(|| compare::<T>(op, isa))
+            }, f32 => None, half => None)
+        })
         .map(Kernel::Span)
 }
 

@@ -15,8 +15,9 @@ impl<T: CastTo<U>, U> Op1<T> for To<U> {
     }
 }
 
-fn to<T: Copy + CastTo<U>, U>(isa: Isa) -> SpanFn {
-    span1::span::<T, To<U>>(isa)
+/// Rare pairs: the frequent ones have kernels of their own.
+fn to<T: Copy + CastTo<U>, U>() -> SpanFn {
+    span1::narrow::<T, To<U>>()
 }
 
 /// The kernel from one native dtype to another, `None` for f16 and bf16.
@@ -31,6 +32,6 @@ pub(crate) fn kernel(from: DType, into: DType, isa: Isa) -> Option<Kernel> {
         return Some(Kernel::Cast(f));
     }
     Some(Kernel::Span(
-        with_elem!(from, T => with_elem!(into, U => to::<T, U>(isa), half => return None), half => return None),
+        with_elem!(from, T => with_elem!(into, U => to::<T, U>(), half => return None), half => return None),
     ))
 }

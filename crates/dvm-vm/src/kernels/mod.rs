@@ -220,6 +220,11 @@ macro_rules! for_isa {
                 _ => plain::<$($g),*>,
             }
         }
+        /// The span kernel where wide vectors do not pay.
+        #[allow(dead_code, reason = "not every operation has such kernels")]
+        pub(crate) fn narrow<$($g $(: $b)?),*>() -> crate::kernels::SpanFn {
+            plain::<$($g),*>
+        }
     };
 }
 pub(crate) use for_isa;

@@ -311,6 +311,14 @@ impl Reduction {
             let mut r = 0;
             while r < self.red {
                 let end = r + (self.red - r).min(block);
+                if self.what == What::Sum && self.dtype == DType::F32 && native {
+                    // T is f32.
+                    let p = s.add(r * self.inner_pitch).cast();
+                    crate::math::sum_y_f32(self.isa)(acc.cast(), p, end - r, n, self.inner_pitch);
+                    crate::math::two_sum_f32(self.isa)(hi.cast(), lo.cast(), acc.cast(), n);
+                    r = end;
+                    continue;
+                }
                 let into = if self.what == What::Sum { acc } else { hi };
                 if self.what == What::Sum {
                     super::splat(acc, T::ZERO, n);

@@ -67,8 +67,10 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, isa: Isa) -> Option<Kernel> {
             4 => select::span::<u32>(isa),
             _ => select::span::<u64>(isa),
         },
-        Opcode::VFma => with_elem!(dtype, T => fma::span::<T>(isa), half => return None),
-        Opcode::VClamp => with_elem!(dtype, T => clamp::span::<T>(isa), half => return None),
+        Opcode::VFma => with_elem!(dtype, T => fma::span::<T>(isa), f32 => return None, half => return None),
+        Opcode::VClamp => {
+            with_elem!(dtype, T => clamp::span::<T>(isa), f32 => return None, half => return None)
+        }
         _ => return None,
     };
     Some(Kernel::Span(f))

@@ -11,6 +11,11 @@ fn one<T: Copy, O: super::Op1<T>>(_: O, isa: Isa) -> SpanFn {
     span1::span::<T, O>(isa)
 }
 
+/// For operations that do not vectorise.
+fn scalar<T: Copy, O: super::Op1<T>>(_: O) -> SpanFn {
+    span1::narrow::<T, O>()
+}
+
 macro_rules! table {
     ($fn:ident, $bound:path, $out:ty, { $($op:ident: $a:ident => $body:expr;)* }) => {
         fn $fn<T: $bound>(op: Opcode, isa: Isa) -> Option<SpanFn> {
@@ -42,9 +47,9 @@ trait F64Only: Copy + Into<f64> + From<f64> {}
 impl F64Only for f64 {}
 macro_rules! f64_table {
     ($($op:ident => $f:expr;)*) => {
-        fn f64_maths(op: Opcode, isa: Isa) -> Option<SpanFn> {
+        fn f64_maths(op: Opcode) -> Option<SpanFn> {
             Some(match op {
-                $(Opcode::$op => one::<f64, _>(define_op!(Op1, F64Only, [a], T, { let f: fn(f64) -> f64 = $f; T::from(f(a.into())) }), isa),)*
+                $(Opcode::$op => scalar::<f64, _>(define_op!(Op1, F64Only, [a], T, { let f: fn(f64) -> f64 = $f; T::from(f(a.into())) })),)*
                 _ => return None,
             })
         }
@@ -91,13 +96,13 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, isa: Isa) -> Option<Kernel> {
         }
     }
     if dtype == DType::F64
-        && let Some(f) = f64_maths(op, isa)
+        && let Some(f) = f64_maths(op)
     {
         return Some(Kernel::Span(f));
     }
     with_bits!(dtype, T => bits::<T>(op, isa), else => None)
         .or_else(
-            || with_elem!(dtype, T => simple::<T>(op, isa).or_else(|| classify::<T>(op, isa)), half => None),
+            || with_elem!(dtype, T => simple::<T>(op, isa).or_else(|| classify::<T>(op, isa)), f32 => None, half => None),
         )
         .map(Kernel::Span)
 }
