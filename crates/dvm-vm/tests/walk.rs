@@ -265,6 +265,30 @@ fn launches_stop_when_told() {
     assert!(go(Control { cancel: Some(&off), deadline: Some(later) }).is_ok());
 }
 
+#[test]
+fn the_later_of_two_stores_wins() {
+    let len = 2000;
+    let mut l = Locals::default();
+    let (x, a, b) = (l.ub(len * 4), l.ub(len * 4), l.ub(len * 4));
+    let cols = n(len);
+    let imm = |v: f32| Src::Imm(v.to_bits().into());
+    let plus = |dst, v| Inst::new(Opcode::VAdd, F32, Binary { dst, a: full(x), b: imm(v), rows: n(1), cols });
+    // Both orders of computing.
+    for swap in [false, true] {
+        let (first, second) = if swap { (plus(b, 2.0), plus(a, 1.0)) } else { (plus(a, 1.0), plus(b, 2.0)) };
+        let insts = [
+            load(F32, x, mem(0, 0, &[]), n(1), cols, 0),
+            first,
+            second,
+            store(F32, mem(1, 0, &[]), a, n(1), cols, 0),
+            store(F32, mem(1, 0, &[]), b, n(1), cols, 0),
+        ];
+        let args = [(Role::Input, F32, len), (Role::Output, F32, len)];
+        let got = run(straight(&args, &insts), &BuildOptions::default(), &[&Bytes::zeroed(len * 4)]);
+        assert_eq!(got[0].to::<f32>(), vec![2.0; len]);
+    }
+}
+
 /// Steps that depend on each other: x, x + 1, x + 2, .. through a workspace, alternating halves.
 fn chain(steps: usize, len: usize) -> Program {
     let mut l = Locals::default();

@@ -1,4 +1,4 @@
-//! Which loads and stores move nothing, and which elementwise instructions run strip by strip.
+//! Which loads and stores move nothing.
 //!
 //! All decisions rest on where local bytes are read and written in the whole template. Distinct byte ranges of local memory
 //! are numbered *buffers*; sets of buffers are bit masks, so the analysis of a template is a few passes of word operations.
@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
-use dvm_bc::{DType, Init, Inst, Local, Mem, Mode, Opcode, Operands, Size, Space, Src, Template};
+use dvm_bc::{DType, Inst, Local, Operands, Program, Size, Space, Template};
 use smallvec::SmallVec;
 
-use super::predecode::{Decoded, simplify};
+use super::predecode::Decoded;
+use super::uses::{Elementwise, area, contiguous, elementwise, locals, store_hull};
 use super::{BASE_BOUND, BuildOptions};
-use crate::kernels::binary;
 
 /// Buffers a template may have.
 const BUFFERS: usize = 64;
@@ -20,33 +20,33 @@ const IN_PLACE_K: u32 = 512;
 
 /// A byte range of local memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Buffer {
-    space: Space,
-    lo: u64,
-    hi: u64,
+pub(super) struct Buffer {
+    pub(super) space: Space,
+    pub(super) lo: u64,
+    pub(super) hi: u64,
     /// Writes in the template.
-    writes: u16,
+    pub(super) writes: u16,
     /// Largest element it is read as; 0 where it is not read.
-    read_size: u8,
+    pub(super) read_size: u8,
     /// Buffers with bytes in common, itself included.
-    meets: u64,
+    pub(super) meets: u64,
     /// Buffers that lie inside it.
-    covers: u64,
+    pub(super) covers: u64,
 }
 
 /// Buffers of an instruction.
 #[derive(Clone, Copy, Debug, Default)]
-struct Access {
-    reads: u64,
-    writes: u64,
+pub(super) struct Access {
+    pub(super) reads: u64,
+    pub(super) writes: u64,
     /// The buffer of each source of an elementwise instruction, as a mask.
-    source: [u64; 3],
+    pub(super) source: [u64; 3],
 }
 
 /// What to do with the instructions of a template.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// Local operands that are bound to arguments (a base), or to another local operand.
     bound: SmallVec<[(Local, Bound); 8]>,
     bases: u32,
@@ -86,6 +86,7 @@ impl Plan {
         decoded: &Decoded,
         options: &BuildOptions,
         in_place: bool,
+        stores_meet: bool,
         block: u32,
     ) -> Plan {
         let mut a = Analysis {
@@ -96,6 +97,7 @@ impl Plan {
             access: vec![Access::default(); decoded.insts.len()],
             ews: decoded.insts.iter().map(elementwise).collect(),
             too_many: false,
+            stores: options.elide && !in_place && !stores_meet,
             plan: Plan {
                 steps: vec![Step::default(); decoded.insts.len()],
                 bound: SmallVec::new(),
@@ -120,7 +122,7 @@ impl Plan {
             let own = &sections[first..end];
             after |= own.iter().fold(0, |live, s| live | a.exposed(s.clone(), 0));
             for s in own {
-                a.section(s.clone(), after, options, in_place);
+                a.section(s.clone(), after, options);
             }
             end = first;
         }
@@ -139,16 +141,45 @@ impl Plan {
     }
 }
 
-struct Analysis<'a> {
-    insts: &'a [Inst],
-    block: u64,
-    buffers: SmallVec<[Buffer; 32]>,
+/// Whether two stores of a tile may meet in some unit, so that their order counts.
+pub(super) fn stores_meet(program: &Program, number: usize, template: &Template, decoded: &Decoded) -> bool {
+    let mut hulls: SmallVec<[(u16, i64, i64); 4]> = SmallVec::new();
+    let (mut at, mut section) = (0, 0);
+    for phase in &template.phases {
+        let extents: SmallVec<[u32; 12]> = template.parallel.iter().chain(&phase.seq).copied().collect();
+        for _ in &phase.sections {
+            let end = decoded.ends[section];
+            hulls.extend(decoded.insts[at..end].iter().filter_map(|i| store_hull(i, &extents)));
+            (at, section) = (end, section + 1);
+        }
+    }
+    if hulls.len() < 2 {
+        return false;
+    }
+    let units = program.steps.iter().flat_map(|s| &s.units).filter(|u| u.template as usize == number);
+    units.into_iter().any(|unit| {
+        hulls.iter().enumerate().any(|(i, a)| {
+            hulls[i + 1..].iter().any(|b| {
+                let ((x, p), (y, q)) = (unit.slots[usize::from(a.0)], unit.slots[usize::from(b.0)]);
+                let at = |base: u64, v: i64| v.saturating_add_unsigned(base);
+                x == y && at(p, a.1) < at(q, b.2) && at(q, b.1) < at(p, a.2)
+            })
+        })
+    })
+}
+
+pub(super) struct Analysis<'a> {
+    pub(super) insts: &'a [Inst],
+    pub(super) block: u64,
+    pub(super) buffers: SmallVec<[Buffer; 32]>,
     /// (space and begin, end) of each buffer.
-    keys: SmallVec<[(u64, u64); 32]>,
-    access: Vec<Access>,
-    ews: Vec<Option<Elementwise>>,
-    too_many: bool,
-    plan: Plan,
+    pub(super) keys: SmallVec<[(u64, u64); 32]>,
+    pub(super) access: Vec<Access>,
+    pub(super) ews: Vec<Option<Elementwise>>,
+    pub(super) too_many: bool,
+    /// Stores may be bound.
+    pub(super) stores: bool,
+    pub(super) plan: Plan,
 }
 
 impl Analysis<'_> {
@@ -279,7 +310,7 @@ impl Analysis<'_> {
         (live & !covered) | a.reads
     }
 
-    fn section(&mut self, section: Range<usize>, after: u64, options: &BuildOptions, in_place: bool) {
+    fn section(&mut self, section: Range<usize>, after: u64, options: &BuildOptions) {
         // Liveness after each instruction.
         let mut live: SmallVec<[u64; 64]> = SmallVec::from_elem(0, section.len());
         let mut now = after;
@@ -287,7 +318,7 @@ impl Analysis<'_> {
             live[i - section.start] = now;
             now = self.before(self.access[i], now);
         }
-        if options.elide && !in_place {
+        if self.stores {
             for i in section.clone() {
                 self.store(i, section.start, live[i - section.start]);
             }
@@ -353,379 +384,9 @@ impl Analysis<'_> {
             self.plan.bound.push((o.dst, Bound::Local(o.acc)));
         }
     }
-
-    /// Joins elementwise instructions to runs, and finds what lives inside a strip.
-    fn runs(&mut self, section: Range<usize>, live: &[u64]) {
-        let from = section.start;
-        let mut run = Run::default();
-        for i in section {
-            if self.plan.steps[i].skip || matches!(self.insts[i].operands, Operands::Control(_)) {
-                continue;
-            }
-            let e = self.ews[i].filter(|e| !e.traps);
-            let joins = e.is_some_and(|e| self.joins(&run, i, &e));
-            if !joins {
-                self.close(&run, live, from);
-                run = Run::default();
-            }
-            if let Some(e) = e {
-                self.plan.steps[i].joins = joins;
-                run.members.push(i);
-                run.writes |= self.access[i].writes;
-                let (full, part) = self.reads(i, &e);
-                run.full_reads |= full;
-                run.part_reads |= part;
-            }
-        }
-        self.close(&run, live, from);
-    }
-
-    /// Buffers read as whole tiles, and otherwise.
-    fn reads(&self, at: usize, e: &Elementwise) -> (u64, u64) {
-        let (mut full, mut part) = (0, 0);
-        for (source, bit) in e.sources.iter().zip(self.access[at].source) {
-            match source {
-                Some((_, Mode::Full, _)) => full |= bit,
-                _ => part |= bit,
-            }
-        }
-        (full, part)
-    }
-
-    fn meets(&self, buffers: u64) -> u64 {
-        bits(buffers).fold(0, |m, i| m | self.buffers[i].meets)
-    }
-
-    /// Whether an instruction may run strip by strip with those of a run: it sees only elements that earlier ones have
-    /// computed, and overwrites none that they still need. So what it has in common with them are whole tiles of the same
-    /// elements: a buffer of the same bytes, hence, over the same counts, of the same element size.
-    fn joins(&self, run: &Run, at: usize, e: &Elementwise) -> bool {
-        let Some(&first) = run.members.first() else { return false };
-        if self.ews[first].is_none_or(|f| (f.rows, f.cols) != (e.rows, e.cols)) {
-            return false;
-        }
-        let (full, part) = self.reads(at, e);
-        let dst = self.access[at].writes;
-        self.meets(part) & run.writes == 0
-            && bits(full).all(|b| self.buffers[b].meets & run.writes & !(1 << b) == 0)
-            && self.meets(dst) & (run.writes | run.full_reads) & !dst == 0
-            && self.meets(dst) & run.part_reads == 0
-    }
-
-    /// Marks results of a finished run that are dead after it, and reads of them.
-    fn close(&mut self, run: &Run, live: &[u64], from: usize) {
-        let Some(&last) = run.members.last() else { return };
-        if run.members.len() < 2 {
-            return;
-        }
-        let live = self.meets(live[last - from]);
-        // Buffers written in the run so far that nobody reads after it. Their strip lies where the buffer begins: if the run
-        // also read the buffer as it was before, it has read that part of it by then.
-        let mut inside = 0u64;
-        for &i in &run.members {
-            let Some(e) = self.ews[i] else { continue };
-            for (s, source) in e.sources.iter().enumerate() {
-                if matches!(source, Some((_, Mode::Full, _))) && inside & self.access[i].source[s] != 0 {
-                    self.plan.steps[i].private |= 1 << s;
-                }
-            }
-            let dst = self.access[i].writes;
-            if self.plan.steps[i].result.is_some() {
-                inside &= !dst;
-            } else if dst & live == 0 {
-                self.plan.steps[i].private |= 1 << 3;
-                inside |= dst;
-            }
-        }
-    }
-
-    /// Groups runs and reductions that work row by row on the same rows, where a tile has more than a strip's elements: they
-    /// run for a few rows at a time. The conditions are those of a run, with rows for elements.
-    fn groups(&mut self, section: Range<usize>) {
-        let mut group = Group::default();
-        let mut i = section.start;
-        while i < section.end {
-            if self.plan.steps[i].skip || matches!(self.insts[i].operands, Operands::Control(_)) {
-                i += 1;
-                continue;
-            }
-            let from = i;
-            let item = match (&self.insts[i].operands, self.ews[i]) {
-                (Operands::Reduce(o), _) if o.init == Init::Always => {
-                    i += 1;
-                    let a = self.access[from];
-                    let width = u64::from(o.red.body) * u64::from(o.inner.body);
-                    Some(Group {
-                        rows: o.outer,
-                        width,
-                        whole: a.reads,
-                        part: 0,
-                        writes: a.writes,
-                        ..Group::default()
-                    })
-                }
-                (_, Some(e)) if !e.traps => {
-                    let mut item = Group { rows: e.rows, width: u64::from(e.cols.body), ..Group::default() };
-                    loop {
-                        if let Some(e) = self.ews[i] {
-                            for (source, bit) in e.sources.iter().zip(self.access[i].source) {
-                                match source {
-                                    Some((_, Mode::Full | Mode::Col, _)) => item.whole |= bit,
-                                    _ => item.part |= bit,
-                                }
-                            }
-                            item.writes |= self.access[i].writes;
-                        }
-                        i += 1;
-                        let more = |i: usize| {
-                            let s = self.plan.steps[i];
-                            s.joins || s.skip || matches!(self.insts[i].operands, Operands::Control(_))
-                        };
-                        if i == section.end || !more(i) {
-                            break;
-                        }
-                    }
-                    Some(item)
-                }
-                _ => {
-                    i += 1;
-                    None
-                }
-            };
-            match item {
-                Some(item) if self.follows(&group, &item) => group.add(&item, from, i),
-                Some(item) => {
-                    self.mark(&group);
-                    group = Group::default();
-                    group.add(&item, from, i);
-                }
-                None => {
-                    self.mark(&group);
-                    group = Group::default();
-                }
-            }
-        }
-        self.mark(&group);
-    }
-
-    /// Whether an item may run by rows with a group; see [`Analysis::joins`].
-    fn follows(&self, group: &Group, item: &Group) -> bool {
-        group.items > 0
-            && group.rows == item.rows
-            && self.meets(item.part) & group.writes == 0
-            && bits(item.whole).all(|b| self.buffers[b].meets & group.writes & !(1 << b) == 0)
-            && bits(item.writes)
-                .all(|b| self.buffers[b].meets & (group.writes | group.whole) & !(1 << b) == 0)
-            && self.meets(item.writes) & group.part == 0
-    }
-
-    fn mark(&mut self, group: &Group) {
-        let block = (BLOCK / group.width.max(1)).max(1);
-        if group.items < 2 || u64::from(group.rows.body) <= block {
-            return;
-        }
-        for i in group.first..group.end {
-            self.plan.steps[i].by_rows = true;
-        }
-        self.plan.steps[group.first].rows = Some((group.rows, block as u32));
-    }
 }
 
-/// Elements of a block of rows.
-const BLOCK: u64 = 2048;
-
-/// Instructions that work on the same rows, so far.
-struct Group {
-    items: u32,
-    first: usize,
-    end: usize,
-    rows: Size,
-    /// Elements of the widest row.
-    width: u64,
-    /// Buffers of which row r reads row r.
-    whole: u64,
-    /// Buffers read otherwise.
-    part: u64,
-    writes: u64,
-}
-
-impl Default for Group {
-    fn default() -> Group {
-        Group { items: 0, first: 0, end: 0, rows: Size::ONE, width: 0, whole: 0, part: 0, writes: 0 }
-    }
-}
-
-impl Group {
-    fn add(&mut self, item: &Group, from: usize, to: usize) {
-        if self.items == 0 {
-            self.first = from;
-            self.rows = item.rows;
-        }
-        self.items += 1;
-        self.end = to;
-        self.width = self.width.max(item.width);
-        self.whole |= item.whole;
-        self.part |= item.part;
-        self.writes |= item.writes;
-    }
-}
-
-/// Elementwise instructions that run strip by strip, so far.
-#[derive(Default)]
-struct Run {
-    members: SmallVec<[usize; 32]>,
-    writes: u64,
-    full_reads: u64,
-    part_reads: u64,
-}
-
-/// Operands of an elementwise instruction.
-#[derive(Clone, Copy, Debug)]
-struct Elementwise {
-    dst: Local,
-    rows: Size,
-    cols: Size,
-    /// Bytes per element of the result.
-    size: u8,
-    /// Local sources with their mode and bytes per element.
-    sources: [Option<(Local, Mode, u8)>; 3],
-    /// It may trap, so it runs alone.
-    traps: bool,
-}
-
-fn elementwise(inst: &Inst) -> Option<Elementwise> {
-    let size = inst.dtype.size() as u8;
-    let none = (Src::Imm(0), 0);
-    let (dst, rows, cols, sources) = match &inst.operands {
-        Operands::Unary(o) => (o.dst, o.rows, o.cols, [(o.src, size), none, none]),
-        Operands::Binary(o) => (o.dst, o.rows, o.cols, [(o.a, size), (o.b, size), none]),
-        Operands::Ternary(o) => {
-            let first = if inst.op == Opcode::VSelect { 1 } else { size };
-            (o.dst, o.rows, o.cols, [(o.a, first), (o.b, size), (o.c, size)])
-        }
-        Operands::Cast(o) => (o.dst, o.rows, o.cols, [(o.src, o.from.size() as u8), none, none]),
-        Operands::Fill(o) => (o.dst, o.rows, o.cols, [none; 3]),
-        Operands::AccToUb(o) => {
-            let source = (Src::Local(o.acc, Mode::Full), o.from.size() as u8);
-            (o.dst, o.m, o.n, [source, none, none])
-        }
-        _ => return None,
-    };
-    let sources = sources.map(|(src, size)| match src {
-        Src::Local(local, mode) => Some((local, simplify(mode, rows, cols), size)),
-        Src::Imm(_) => None,
-    });
-    let traps = binary::traps(inst.op, inst.dtype);
-    Some(Elementwise { dst, rows, cols, size: inst.result_dtype().size() as u8, sources, traps })
-}
-
-/// A use of vector or accumulator memory.
-struct Use {
-    local: Local,
-    bytes: u64,
-    /// Bytes per element.
-    size: u8,
-    read: bool,
-    write: bool,
-}
-
-/// Calls `f` for each use of vector or accumulator memory.
-fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl FnMut(Use)) {
-    let size = inst.dtype.size();
-    let mut use_ = |local, elements: u64, size: u32, read, write| {
-        f(Use { local, bytes: elements.saturating_mul(u64::from(size)), size: size as u8, read, write });
-    };
-    let tile = |a: Size, b: Size| u64::from(a.body) * u64::from(b.body);
-    let tile3 = |a: Size, b: Size, c: Size| tile(a, b).saturating_mul(u64::from(c.body));
-    if let Some(e) = elementwise {
-        for source in e.sources {
-            // An immediate keeps its number, and has no bytes.
-            let (local, mode, size) = source.unwrap_or((e.dst, Mode::One, 0));
-            use_(local, elements(mode, e.rows, e.cols), size.into(), true, false);
-        }
-        use_(e.dst, tile(e.rows, e.cols), u32::from(e.size), false, true);
-        return;
-    }
-    let updated = |init: Init| init != Init::Always;
-    match &inst.operands {
-        Operands::Load(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
-        Operands::Store(o) => use_(o.src, tile(o.rows, o.cols), size, true, false),
-        Operands::ViewLoad(o) => use_(o.dst, loops(&o.loops), size, false, true),
-        Operands::ViewStore(o) => use_(o.src, loops(&o.loops), size, true, false),
-        Operands::GatherLoad(o) => {
-            use_(o.index, u64::from(o.rows.body), o.index_dtype.size(), true, false);
-            use_(o.dst, tile(o.rows, o.cols), size, false, true);
-        }
-        Operands::GatherElems(o) => {
-            use_(o.index, tile(o.rows, o.cols), o.index_dtype.size(), true, false);
-            use_(o.dst, tile(o.rows, o.cols), size, false, true);
-        }
-        Operands::Iota(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
-        Operands::LocalView(o) => {
-            let (mut lo, mut hi) = (0i64, 0i64);
-            for l in &o.loops {
-                let span = l.stride.saturating_mul(i64::from(l.count.body) - 1);
-                lo = lo.saturating_add(span.min(0));
-                hi = hi.saturating_add(span.max(0));
-            }
-            // One that also reads before its operand counts as reading everything.
-            let (local, n) = if lo < 0 {
-                (Local { offset: 0, ..o.src }, u64::from(u32::MAX))
-            } else {
-                (o.src, (hi as u64).saturating_add(1))
-            };
-            use_(local, n, size, true, false);
-            use_(o.dst, loops(&o.loops), size, false, true);
-        }
-        Operands::Reduce(o) => {
-            use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
-            let planes = if inst.op == Opcode::VSum && updated(o.init) { 2 } else { 1 };
-            let elem = if planes == 2 { dvm_bc::layout::sum_dtype(inst.dtype).size() } else { size };
-            use_(o.dst, tile(o.outer, o.inner) * planes, elem, updated(o.init), true);
-        }
-        Operands::ArgReduce(o) => {
-            use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
-            use_(o.index, tile(o.outer, o.inner), 8, updated(o.init), true);
-            use_(o.value, tile(o.outer, o.inner), size, updated(o.init), true);
-        }
-        Operands::CumSum(o) => {
-            use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
-            let elem = dvm_bc::layout::sum_dtype(inst.dtype).size();
-            use_(o.carry, tile(o.outer, o.inner), elem, updated(o.init), true);
-            use_(o.dst, tile3(o.outer, o.red, o.inner), size, false, true);
-        }
-        Operands::Mmad(o) => {
-            let elem = dvm_bc::layout::acc_dtype(inst.dtype).map_or(0, DType::size);
-            use_(o.acc, tile(o.m, o.n), elem, updated(o.init), true);
-        }
-        _ => {}
-    }
-}
-
-fn loops(loops: &[dvm_bc::Loop]) -> u64 {
-    loops.iter().map(|l| u64::from(l.count.body)).fold(1, u64::saturating_mul)
-}
-
-fn area(rows: Size, cols: Size, size: u32) -> u64 {
-    (u64::from(rows.body) * u64::from(cols.body)).saturating_mul(u64::from(size))
-}
-
-/// Elements that a mode reads.
-fn elements(mode: Mode, rows: Size, cols: Size) -> u64 {
-    match mode {
-        Mode::Full => u64::from(rows.body) * u64::from(cols.body),
-        Mode::Row => u64::from(cols.body),
-        Mode::Col => u64::from(rows.body),
-        Mode::One => 1,
-    }
-}
-
-/// Whether rows in the argument are laid out as in local memory.
-fn contiguous(rows: Size, cols: Size, pitch: i64, size: u32) -> bool {
-    rows.body == 1 || pitch == i64::from(cols.body) * i64::from(size)
-}
-
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+pub(super) fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if mask == 0 {
             return None;
@@ -734,13 +395,4 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
         mask &= mask - 1;
         Some(i)
     })
-}
-
-/// The argument operand of a load or store that is bound.
-pub(super) fn bound_operand(inst: &Inst) -> Option<&Mem> {
-    match &inst.operands {
-        Operands::Load(o) => Some(&o.src),
-        Operands::Store(o) => Some(&o.dst),
-        _ => None,
-    }
 }

@@ -5,8 +5,11 @@
 
 pub(crate) mod elide;
 pub(crate) mod frame;
+mod inst;
 pub(crate) mod predecode;
 pub(crate) mod step;
+mod strips;
+mod uses;
 
 use std::ops::Range;
 

@@ -1,0 +1,202 @@
+//! What an instruction touches, in bytes of local memory and of arguments.
+
+use dvm_bc::{DType, Init, Inst, Local, Mem, Mode, Opcode, Operands, Size, Src};
+use smallvec::SmallVec;
+
+use super::predecode::simplify;
+use crate::kernels::binary;
+
+/// Operands of an elementwise instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Elementwise {
+    pub(super) dst: Local,
+    pub(super) rows: Size,
+    pub(super) cols: Size,
+    /// Bytes per element of the result.
+    pub(super) size: u8,
+    /// Local sources with their mode and bytes per element.
+    pub(super) sources: [Option<(Local, Mode, u8)>; 3],
+    /// It may trap, so it runs alone.
+    pub(super) traps: bool,
+}
+
+pub(super) fn elementwise(inst: &Inst) -> Option<Elementwise> {
+    let size = inst.dtype.size() as u8;
+    let none = (Src::Imm(0), 0);
+    let (dst, rows, cols, sources) = match &inst.operands {
+        Operands::Unary(o) => (o.dst, o.rows, o.cols, [(o.src, size), none, none]),
+        Operands::Binary(o) => (o.dst, o.rows, o.cols, [(o.a, size), (o.b, size), none]),
+        Operands::Ternary(o) => {
+            let first = if inst.op == Opcode::VSelect { 1 } else { size };
+            (o.dst, o.rows, o.cols, [(o.a, first), (o.b, size), (o.c, size)])
+        }
+        Operands::Cast(o) => (o.dst, o.rows, o.cols, [(o.src, o.from.size() as u8), none, none]),
+        Operands::Fill(o) => (o.dst, o.rows, o.cols, [none; 3]),
+        Operands::AccToUb(o) => {
+            let source = (Src::Local(o.acc, Mode::Full), o.from.size() as u8);
+            (o.dst, o.m, o.n, [source, none, none])
+        }
+        _ => return None,
+    };
+    let sources = sources.map(|(src, size)| match src {
+        Src::Local(local, mode) => Some((local, simplify(mode, rows, cols), size)),
+        Src::Imm(_) => None,
+    });
+    let traps = binary::traps(inst.op, inst.dtype);
+    Some(Elementwise { dst, rows, cols, size: inst.result_dtype().size() as u8, sources, traps })
+}
+
+/// A use of vector or accumulator memory.
+pub(super) struct Use {
+    pub(super) local: Local,
+    pub(super) bytes: u64,
+    /// Bytes per element.
+    pub(super) size: u8,
+    pub(super) read: bool,
+    pub(super) write: bool,
+}
+
+/// Calls `f` for each use of vector or accumulator memory.
+pub(super) fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl FnMut(Use)) {
+    let size = inst.dtype.size();
+    let mut use_ = |local, elements: u64, size: u32, read, write| {
+        f(Use { local, bytes: elements.saturating_mul(u64::from(size)), size: size as u8, read, write });
+    };
+    let tile = |a: Size, b: Size| u64::from(a.body) * u64::from(b.body);
+    let tile3 = |a: Size, b: Size, c: Size| tile(a, b).saturating_mul(u64::from(c.body));
+    if let Some(e) = elementwise {
+        for source in e.sources {
+            // An immediate keeps its number, and has no bytes.
+            let (local, mode, size) = source.unwrap_or((e.dst, Mode::One, 0));
+            use_(local, elements(mode, e.rows, e.cols), size.into(), true, false);
+        }
+        use_(e.dst, tile(e.rows, e.cols), u32::from(e.size), false, true);
+        return;
+    }
+    let updated = |init: Init| init != Init::Always;
+    match &inst.operands {
+        Operands::Load(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
+        Operands::Store(o) => use_(o.src, tile(o.rows, o.cols), size, true, false),
+        Operands::ViewLoad(o) => use_(o.dst, loops(&o.loops), size, false, true),
+        Operands::ViewStore(o) => use_(o.src, loops(&o.loops), size, true, false),
+        Operands::GatherLoad(o) => {
+            use_(o.index, u64::from(o.rows.body), o.index_dtype.size(), true, false);
+            use_(o.dst, tile(o.rows, o.cols), size, false, true);
+        }
+        Operands::GatherElems(o) => {
+            use_(o.index, tile(o.rows, o.cols), o.index_dtype.size(), true, false);
+            use_(o.dst, tile(o.rows, o.cols), size, false, true);
+        }
+        Operands::Iota(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
+        Operands::LocalView(o) => {
+            let (mut lo, mut hi) = (0i64, 0i64);
+            for l in &o.loops {
+                let span = l.stride.saturating_mul(i64::from(l.count.body) - 1);
+                lo = lo.saturating_add(span.min(0));
+                hi = hi.saturating_add(span.max(0));
+            }
+            // One that also reads before its operand counts as reading everything.
+            let (local, n) = if lo < 0 {
+                (Local { offset: 0, ..o.src }, u64::from(u32::MAX))
+            } else {
+                (o.src, (hi as u64).saturating_add(1))
+            };
+            use_(local, n, size, true, false);
+            use_(o.dst, loops(&o.loops), size, false, true);
+        }
+        Operands::Reduce(o) => {
+            use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
+            let planes = if inst.op == Opcode::VSum && updated(o.init) { 2 } else { 1 };
+            let elem = if planes == 2 { dvm_bc::layout::sum_dtype(inst.dtype).size() } else { size };
+            use_(o.dst, tile(o.outer, o.inner) * planes, elem, updated(o.init), true);
+        }
+        Operands::ArgReduce(o) => {
+            use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
+            use_(o.index, tile(o.outer, o.inner), 8, updated(o.init), true);
+            use_(o.value, tile(o.outer, o.inner), size, updated(o.init), true);
+        }
+        Operands::CumSum(o) => {
+            use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
+            let elem = dvm_bc::layout::sum_dtype(inst.dtype).size();
+            use_(o.carry, tile(o.outer, o.inner), elem, updated(o.init), true);
+            use_(o.dst, tile3(o.outer, o.red, o.inner), size, false, true);
+        }
+        Operands::Mmad(o) => {
+            let elem = dvm_bc::layout::acc_dtype(inst.dtype).map_or(0, DType::size);
+            use_(o.acc, tile(o.m, o.n), elem, updated(o.init), true);
+        }
+        _ => {}
+    }
+}
+
+fn loops(loops: &[dvm_bc::Loop]) -> u64 {
+    loops.iter().map(|l| u64::from(l.count.body)).fold(1, u64::saturating_mul)
+}
+
+pub(super) fn area(rows: Size, cols: Size, size: u32) -> u64 {
+    (u64::from(rows.body) * u64::from(cols.body)).saturating_mul(u64::from(size))
+}
+
+/// Elements that a mode reads.
+pub(super) fn elements(mode: Mode, rows: Size, cols: Size) -> u64 {
+    match mode {
+        Mode::Full => u64::from(rows.body) * u64::from(cols.body),
+        Mode::Row => u64::from(cols.body),
+        Mode::Col => u64::from(rows.body),
+        Mode::One => 1,
+    }
+}
+
+/// Whether rows in the argument are laid out as in local memory.
+pub(super) fn contiguous(rows: Size, cols: Size, pitch: i64, size: u32) -> bool {
+    rows.body == 1 || pitch == i64::from(cols.body) * i64::from(size)
+}
+
+/// Slot and byte range, from the slot's base, of all that a store writes.
+pub(super) fn store_hull(inst: &Inst, extents: &[u32]) -> Option<(u16, i64, i64)> {
+    let size = i64::from(inst.dtype.size());
+    let row = |cols: Size| i64::from(cols.body).saturating_mul(size);
+    let rows = |rows: Size, pitch: i64| (rows.body, pitch);
+    let loops: SmallVec<[(u32, i64); 4]>;
+    let (mem, unit) = match &inst.operands {
+        Operands::Store(o) => {
+            loops = [rows(o.rows, o.pitch)].into_iter().collect();
+            (&o.dst, row(o.cols))
+        }
+        Operands::FillStore(o) => {
+            loops = [rows(o.rows, o.pitch)].into_iter().collect();
+            (&o.dst, row(o.cols))
+        }
+        Operands::ViewStore(o) => {
+            loops = o.loops.iter().map(|l| rows(l.count, l.stride)).collect();
+            (&o.dst, size)
+        }
+        _ => return None,
+    };
+    let walks = mem.strides.iter().map(|&(e, s)| (extents.get(usize::from(e)).copied().unwrap_or(1), s));
+    let (mut lo, mut hi) = (mem.offset, mem.offset.saturating_add(unit));
+    for (n, stride) in walks.chain(loops) {
+        let span = stride.saturating_mul(i64::from(n).saturating_sub(1).max(0));
+        lo = lo.saturating_add(span.min(0));
+        hi = hi.saturating_add(span.max(0));
+    }
+    Some((mem.slot, lo, hi))
+}
+
+/// The argument operand of a load or store that is bound.
+pub(super) fn bound_operand(inst: &Inst) -> Option<&Mem> {
+    match &inst.operands {
+        Operands::Load(o) => Some(&o.src),
+        Operands::Store(o) => Some(&o.dst),
+        _ => None,
+    }
+}
+
+/// Elements that a load or store would move.
+pub(super) fn moved(inst: &Inst) -> u64 {
+    match &inst.operands {
+        Operands::Load(o) => u64::from(o.rows.body) * u64::from(o.cols.body),
+        Operands::Store(o) => u64::from(o.rows.body) * u64::from(o.cols.body),
+        _ => 0,
+    }
+}
