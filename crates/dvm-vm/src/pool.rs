@@ -120,7 +120,7 @@ impl Shared {
             }
             std::hint::spin_loop();
             spins = spins.wrapping_add(1);
-            if spins % 64 != 0 {
+            if !spins.is_multiple_of(64) {
                 continue;
             }
             let limit = if self.busy.0.load(Ordering::Relaxed) { SPIN_BUSY } else { SPIN };
@@ -303,7 +303,7 @@ impl Team<'_> {
         while done.load(Ordering::Acquire) != chunks {
             std::hint::spin_loop();
             spins = spins.wrapping_add(1);
-            if spins % 256 == 0 {
+            if spins.is_multiple_of(256) {
                 let since = waiting.get_or_insert_with(Instant::now).elapsed();
                 if since > STALL {
                     // Somebody else may need this core to finish: perhaps the very worker.

@@ -47,11 +47,15 @@ impl M {
     }
 }
 
+/// Dtype, mode, and how to make values.
+type Source = (DType, M, Box<dyn Fn(&mut Rng) -> V>);
+
+#[allow(clippy::too_many_arguments, reason = "a case and how to judge it")]
 /// Runs one instruction over sources in given modes and compares every element with the model.
 fn check(
     what: &str,
     (rows, cols): (usize, usize),
-    sources: &[(DType, M, Box<dyn Fn(&mut Rng) -> V + '_>)],
+    sources: &[Source],
     out: DType,
     options: &BuildOptions,
     inst: impl Fn(Local, &[Src], Size, Size) -> Inst,
