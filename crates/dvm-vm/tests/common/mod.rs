@@ -357,6 +357,8 @@ pub(crate) fn launch(
 
 /// Builds, runs alone, returns the outputs.
 pub(crate) fn run(program: Program, options: &BuildOptions, inputs: &[&Bytes]) -> Vec<Bytes> {
-    let rt = Runtime::new(Arc::new(Pool::new(1)));
-    launch(&rt, &build(program, options), inputs).unwrap().0
+    thread_local! {
+        static ALONE: Runtime = Runtime::new(Arc::new(Pool::new(1)));
+    }
+    ALONE.with(|rt| launch(rt, &build(program, options), inputs).unwrap().0)
 }
