@@ -34,6 +34,8 @@ pub(crate) struct Built {
     pub(crate) owners: Vec<ValueId>,
     /// Stored values that are read.
     pub(crate) reads: Vec<ValueId>,
+    /// Nodes it computes: members, and what it recomputes of others.
+    pub(crate) computes: Vec<NodeId>,
 }
 
 /// Everything a region is built from.
@@ -80,6 +82,7 @@ struct Emit<'a, 'b> {
     kernel: Kernel,
     owners: Vec<ValueId>,
     reads: Vec<ValueId>,
+    computes: Vec<NodeId>,
     memo: FxHashMap<(ValueId, Map), KValue>,
     insts: FxHashMap<KInst, KValue>,
     /// The axes that reductions of this region reduce.
@@ -98,6 +101,7 @@ impl<'a, 'b> Emit<'a, 'b> {
             kernel,
             owners: vec![],
             reads: vec![],
+            computes: vec![],
             memo: FxHashMap::default(),
             insts: FxHashMap::default(),
             reduced: None,
@@ -134,7 +138,7 @@ impl<'a, 'b> Emit<'a, 'b> {
         finish::permute(&mut kernel, &order);
         finish::fold(self.cx.t, &mut kernel);
         kernel.name = finish::name(&kernel);
-        Built { kernel, owners: self.owners, reads: self.reads }
+        Built { kernel, owners: self.owners, reads: self.reads, computes: self.computes }
     }
 
     fn inst(&mut self, op: KOp, dtype: DType, mask: AxisSet) -> KValue {
@@ -389,6 +393,9 @@ impl<'a, 'b> Emit<'a, 'b> {
         self.value(v, map)
     }
     fn op(&mut self, node: &Node, map: &Map) -> Result<KValue, Fail> {
+        if let ValueDef::Node(n) = self.cx.p.g.value(node.output).def {
+            self.computes.push(n);
+        }
         let dtype = self.cx.p.g.dtype(node.output);
         match &node.op {
             Op::Unary(UnaryOp::Copy) => self.operand_of(node, 0, map),

@@ -155,8 +155,9 @@ impl Scheduler<'_> {
         if kernel == next {
             self.plan.kernels.push(d.built.kernel.clone());
         }
+        let computed = r.all[d.region].members.iter().chain(&d.built.computes);
         let mut nodes: Vec<NodeId> =
-            r.all[d.region].members.iter().map(|n| p.origin[n.index()]).filter(|n| n.0 != u32::MAX).collect();
+            computed.map(|n| p.origin[n.index()]).filter(|n| n.0 != u32::MAX).collect();
         nodes.sort_unstable();
         nodes.dedup();
         self.plan.calls.push(Call { kernel, args, nodes });
