@@ -4,31 +4,48 @@
 
 use dvm_bc::{DType, Opcode};
 use dvm_npu::{Costs, MachineSpec};
+use smallvec::SmallVec;
 
 use crate::space::{Mask, Node, Space, Val, bits};
 
 /// A change of the live local memory, in body order.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    mask: Mask,
+    /// Number of a mask.
+    mask: u16,
     /// Bytes an element; negative when a buffer dies.
     bytes: i64,
 }
 
-/// Work of one instruction.
+/// Rows of a transfer: those of `mask` that are contiguous along `row`; numbers of masks.
 #[derive(Clone, Copy, Debug)]
-enum Work {
-    /// A transfer; `row` holds the folds along which it is contiguous.
-    Dma { mask: Mask, row: Mask, bytes: f64 },
-    /// A vector instruction.
-    Vector { mask: Mask, fixed: f64, per_element: f64 },
+struct Rows {
+    mask: u16,
+    row: u16,
 }
 
+/// What all instructions over one mask cost an element.
+#[derive(Clone, Copy, Debug, Default)]
+struct PerElement {
+    vector_ns: f64,
+    dma_bytes: f64,
+}
+
+/// Elements of a tile for each mask of the model.
+type Counts = SmallVec<[u64; 16]>;
+
 /// Memory and work of a kernel's tile. Reused from kernel to kernel.
+///
+/// Values share few masks, so that a candidate costs a product a mask and a multiplication or two a value.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
+    masks: Vec<Mask>,
+    /// By mask.
+    per_element: Vec<PerElement>,
+    rows: Vec<Rows>,
+    /// Fixed ns of all vector instructions and of all transfers.
+    fixed: (f64, f64),
     events: Vec<Event>,
-    work: Vec<Work>,
     first: Vec<u32>,
     last: Vec<u32>,
     block: u64,
@@ -38,8 +55,11 @@ pub(crate) struct Model {
 impl Model {
     /// The model of `sp`'s vector part.
     pub(crate) fn build(&mut self, sp: &Space, spec: &MachineSpec) {
+        self.masks.clear();
+        self.per_element.clear();
+        self.rows.clear();
+        self.fixed = (0.0, 0.0);
         self.events.clear();
-        self.work.clear();
         self.block = u64::from(spec.target.block);
         self.async_pipes = spec.target.async_pipes;
         self.lifetimes(sp);
@@ -56,12 +76,31 @@ impl Model {
         }
         for s in &sp.stores {
             let size = sp.vals[s.value as usize].size();
-            self.work.push(Work::Dma {
-                mask: s.mask,
-                row: row(sp, s.access, s.mask, size),
-                bytes: size as f64,
-            });
+            self.transfer(sp, s.access, s.mask, size, &spec.costs);
         }
+    }
+
+    /// The number of a mask.
+    fn number(&mut self, mask: Mask) -> u16 {
+        let found = self.masks.iter().position(|&m| m == mask);
+        found.unwrap_or_else(|| {
+            self.masks.push(mask);
+            self.per_element.push(PerElement::default());
+            self.masks.len() - 1
+        }) as u16
+    }
+
+    fn event(&mut self, mask: Mask, bytes: i64) {
+        let mask = self.number(mask);
+        self.events.push(Event { mask, bytes });
+    }
+
+    fn transfer(&mut self, sp: &Space, access: u32, mask: Mask, size: u64, costs: &Costs) {
+        let row = row(sp, access, mask, size);
+        let (mask, row) = (self.number(mask), self.number(row));
+        self.rows.push(Rows { mask, row });
+        self.per_element[usize::from(mask)].dma_bytes += size as f64;
+        self.fixed.1 += costs.dma.fixed_ns;
     }
 
     fn lifetimes(&mut self, sp: &Space) {
@@ -90,14 +129,15 @@ impl Model {
         let operands = val.operands();
         for (n, &o) in operands.iter().enumerate() {
             if lazy(o) && self.first[o as usize] == here && !operands[..n].contains(&o) {
-                self.events.push(Event { mask: mask(o), bytes: bytes(o) });
+                self.event(mask(o), bytes(o));
             }
         }
         if lazy(here) && self.first[i] != here {
             return;
         }
         let dies = |v: u32, last: &[u32]| !imm(v) && last[v as usize] == here;
-        let kept = |v: u32| self.async_pipes && (lazy(v) || sp.stores.iter().any(|s| s.value == v));
+        let async_pipes = self.async_pipes;
+        let kept = |v: u32| async_pipes && (lazy(v) || sp.stores.iter().any(|s| s.value == v));
         let elementwise =
             matches!(val.node, Node::Unary(..) | Node::Binary(..) | Node::Ternary(..) | Node::Cast(..));
         let heir = operands.iter().copied().find(|&o| {
@@ -110,7 +150,7 @@ impl Model {
                 Node::ArgReduce { .. } | Node::CumSum { .. } => 2,
                 _ => 1,
             };
-            self.events.push(Event { mask: val.mask, bytes: planes * bytes(here) });
+            self.event(val.mask, planes * bytes(here));
         }
         // An operand that must be spread first.
         let need = match val.node {
@@ -121,20 +161,20 @@ impl Model {
         };
         for &o in &operands {
             if need != 0 && mask(o) != need && !(imm(o) && elementwise) {
-                self.events.push(Event { mask: need, bytes: bytes(o) });
-                self.events.push(Event { mask: need, bytes: -bytes(o) });
+                self.event(need, bytes(o));
+                self.event(need, -bytes(o));
             }
         }
         for (n, &o) in operands.iter().enumerate() {
             if dies(o, &self.last) && Some(o) != heir && !kept(o) && !operands[..n].contains(&o) {
-                self.events.push(Event { mask: mask(o), bytes: -bytes(o) });
+                self.event(mask(o), -bytes(o));
             }
         }
         let private = kept(here);
         self.spread_stores(sp, here, false);
         if self.last[i] == here && !private {
             let planes = if matches!(val.node, Node::Reduce { .. }) { 3 } else { 1 };
-            self.events.push(Event { mask: val.mask, bytes: -planes * bytes(here) });
+            self.event(val.mask, -planes * bytes(here));
         }
     }
 
@@ -145,32 +185,28 @@ impl Model {
             // A scalar goes straight to contiguous rows.
             let nest = sp.access_nest(s.access, s.mask);
             if !(imm && nest.len() <= 2 && nest.last().is_none_or(|l| l.stride == val.size() as i64)) {
-                self.events.push(Event { mask: s.mask, bytes: val.size() as i64 });
-                self.events.push(Event { mask: s.mask, bytes: -(val.size() as i64) });
+                self.event(s.mask, val.size() as i64);
+                self.event(s.mask, -(val.size() as i64));
             }
         }
     }
 
     /// Counts one more tile over all folds, so that cutting any of them saves memory.
     pub(crate) fn pad(&mut self, sp: &Space) {
-        self.events.insert(0, Event { mask: sp.select(|_| true), bytes: 8 });
+        let mask = self.number(sp.select(|_| true));
+        self.events.insert(0, Event { mask, bytes: 8 });
     }
 
     fn time(&mut self, sp: &Space, val: &Val, costs: &Costs) {
         let mut vector = |op: Opcode, dtype: DType, mask: Mask| {
-            let v = &costs.vector;
-            let fixed = v.ns(op.class(), dtype, 0.0);
-            let per_element = v.ns(op.class(), dtype, 1.0) - fixed;
-            self.work.push(Work::Vector { mask, fixed, per_element });
+            let fixed = costs.vector.ns(op.class(), dtype, 0.0);
+            self.fixed.0 += fixed;
+            let mask = self.number(mask);
+            self.per_element[usize::from(mask)].vector_ns += costs.vector.ns(op.class(), dtype, 1.0) - fixed;
         };
         match val.node {
-            Node::Load { access, .. } => {
-                let row = row(sp, access, val.mask, val.size());
-                self.work.push(Work::Dma { mask: val.mask, row, bytes: val.size() as f64 });
-            }
-            Node::Gather { access, .. } => {
-                let row = row(sp, access, val.mask, val.size());
-                self.work.push(Work::Dma { mask: val.mask, row, bytes: val.size() as f64 });
+            Node::Load { access, .. } | Node::Gather { access, .. } => {
+                self.transfer(sp, access, val.mask, val.size(), costs);
             }
             Node::Iota { .. } => vector(Opcode::VIota, val.dtype, val.mask),
             Node::Unary(op, _, d) | Node::Binary(op, _, _, d) => vector(op, d, val.mask),
@@ -189,36 +225,39 @@ impl Model {
         }
     }
 
+    fn counts(&self, sp: &Space) -> Counts {
+        self.masks.iter().map(|&m| sp.elements(m)).collect()
+    }
+
     /// Bytes of vector memory that a tile needs at once.
     pub(crate) fn peak(&self, sp: &Space) -> u64 {
-        let (mut live, mut peak) = (0i64, 0i64);
+        let counts = self.counts(sp);
+        // A block is a power of two; local memory is far smaller than where these saturate.
+        let mask = self.block - 1;
+        let (mut live, mut peak) = (0u64, 0u64);
         for e in &self.events {
-            let bytes = sp.elements(e.mask).saturating_mul(e.bytes.unsigned_abs());
-            let bytes =
-                i64::try_from(bytes.div_ceil(self.block).saturating_mul(self.block)).unwrap_or(i64::MAX);
+            let bytes = counts[usize::from(e.mask)].saturating_mul(e.bytes.unsigned_abs());
+            let bytes = bytes.saturating_add(mask) & !mask;
             live = if e.bytes < 0 { live.saturating_sub(bytes) } else { live.saturating_add(bytes) };
             peak = peak.max(live);
         }
-        u64::try_from(peak).unwrap_or(0)
+        peak
     }
 
-    /// Nanoseconds of one tile's transfers and of its vector instructions, and the bytes it moves.
+    /// Nanoseconds of one tile's transfers and of its vector instructions, and the bytes it moves, when `sharing` cores
+    /// share the cache.
     pub(crate) fn tile_ns(&self, sp: &Space, costs: &Costs, sharing: f64) -> TileCost {
-        let mut c = TileCost { dma: 0.0, vector: 0.0, bytes: 0.0 };
+        let counts = self.counts(sp);
         let d = &costs.dma;
         let rate = d.core_rate.min(d.cache_rate / sharing);
-        for w in &self.work {
-            match *w {
-                Work::Dma { mask, row, bytes } => {
-                    let n = sp.elements(mask) as f64;
-                    let rows = n / sp.elements(row) as f64;
-                    c.bytes += n * bytes;
-                    c.dma += d.fixed_ns + rows * d.row_ns + n * bytes / rate;
-                }
-                Work::Vector { mask, fixed, per_element } => {
-                    c.vector += fixed + per_element * sp.elements(mask) as f64;
-                }
-            }
+        let mut c = TileCost { dma: self.fixed.1, vector: self.fixed.0, bytes: 0.0 };
+        for (p, &n) in self.per_element.iter().zip(&counts) {
+            c.vector += p.vector_ns * n as f64;
+            c.bytes += p.dma_bytes * n as f64;
+        }
+        c.dma += c.bytes / rate;
+        for r in &self.rows {
+            c.dma += counts[usize::from(r.mask)] as f64 / counts[usize::from(r.row)] as f64 * d.row_ns;
         }
         c
     }

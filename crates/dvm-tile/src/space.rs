@@ -588,9 +588,29 @@ impl Space {
     }
 }
 
+/// The set bits of a mask, lowest first.
+#[derive(Clone)]
+pub(crate) struct Bits(Mask);
+
+impl Iterator for Bits {
+    type Item = usize;
+    fn next(&mut self) -> Option<usize> {
+        let i = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (i < Mask::BITS).then_some(i as usize)
+    }
+}
+impl DoubleEndedIterator for Bits {
+    fn next_back(&mut self) -> Option<usize> {
+        let i = self.0.checked_ilog2()?;
+        self.0 ^= 1 << i;
+        Some(i as usize)
+    }
+}
+
 /// Positions of the set bits, rising.
-pub(crate) fn bits(mask: Mask) -> impl DoubleEndedIterator<Item = usize> + Clone {
-    (0..Mask::BITS as usize).filter(move |i| mask >> i & 1 == 1)
+pub(crate) fn bits(mask: Mask) -> Bits {
+    Bits(mask)
 }
 
 /// The rules that everything else relies on to index safely.
