@@ -124,6 +124,12 @@ pub(crate) struct EngineArgs {
     /// Machine to compile for: a name (host-ref, ascend-910b2, ..) or a TOML file; the machine at hand by default.
     #[arg(long, value_name = "SPEC")]
     pub(crate) spec: Option<String>,
+    /// Most bytes of workspace, inputs and outputs; by default 768 MiB and 64 times the size of the model.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_memory: Option<u64>,
+    /// Most seconds a run may take.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<f64>,
 }
 
 /// `dvm inspect`.

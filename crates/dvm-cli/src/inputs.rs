@@ -43,8 +43,13 @@ pub(crate) fn dim_runs(dims: &[(String, Vec<i64>)]) -> Result<Vec<Vec<(String, i
 }
 
 /// All inputs of the graph: the given ones, the others filled for the dims.
-pub(crate) fn complete(graph: &Graph, given: &Named, dims: &[(String, i64)]) -> Result<Named> {
+pub(crate) fn complete(graph: &Graph, given: &Named, dims: &[(String, i64)], max_bytes: u64) -> Result<Named> {
     let (_, shapes) = dvm::input_shapes(graph, given, dims)?;
+    let bytes = |(i, s): (&dvm::Input, &Vec<usize>)| {
+        s.iter().fold(graph.dtype(i.value).size(), |n, &d| n.saturating_mul(d)) as u64
+    };
+    let total = graph.inputs.iter().zip(&shapes).map(bytes).fold(0, u64::saturating_add);
+    ensure!(total <= max_bytes, "the inputs take {total} bytes, the limit is {max_bytes} (--max-memory)");
     for (name, _) in given {
         if !graph.inputs.iter().any(|i| &i.name == name) {
             let names: Vec<&str> = graph.inputs.iter().map(|i| i.name.as_str()).collect();

@@ -9,7 +9,7 @@ use dvm_bc::{
 };
 use dvm_ir::{DType, Tensor};
 use dvm_tile::ArgBinding;
-use dvm_vm::{ArgRef, Executable, Isa, Pool, Runtime};
+use dvm_vm::{ArgRef, Control, Executable, Isa, Pool, Runtime};
 
 use crate::launch::bytes_of;
 use crate::session::code_bytes;
@@ -18,8 +18,6 @@ use crate::{Error, Module, Options, Outputs, RunReport, Session, fill};
 /// Most bytes of arguments that a bundle may ask for unless the options allow more: a damaged or hostile file must not
 /// exhaust the machine.
 const MAX_BYTES: u64 = 768 << 20;
-/// Most instructions, all tiles counted, that a bundle may execute in a launch.
-const MAX_TILE_INSTRUCTIONS: u64 = 1 << 32;
 
 impl Session {
     /// The program for these inputs' shapes as a bundle, and what compiling it cost.
@@ -95,6 +93,7 @@ pub struct BundleSession {
     workspace: Vec<u64>,
     report: RunReport,
     first: bool,
+    timeout: Option<std::time::Duration>,
 }
 
 struct Launch {
@@ -153,7 +152,7 @@ impl BundleSession {
                 .programs
                 .get(*at as usize)
                 .ok_or_else(|| Error::Launch(format!("there is no program {at}")))?;
-            launches.push(prepare(&bundle, program, limit)?);
+            launches.push(prepare(&bundle, program, limit, options.max_tile_instructions)?);
         }
         let runtime = Runtime::new(Arc::new(Pool::new(options.thread_count())));
         let report = RunReport {
@@ -164,7 +163,7 @@ impl BundleSession {
             bytecode_bytes: bundle.programs.iter().map(code_bytes).sum(),
             ..RunReport::default()
         };
-        Ok(BundleSession { bundle, launches, runtime, workspace: vec![], report, first: true })
+        Ok(BundleSession { bundle, launches, runtime, workspace: vec![], report, first: true, timeout: options.timeout })
     }
     /// The bound symbols.
     #[must_use]
@@ -255,7 +254,8 @@ impl BundleSession {
                 });
             }
             let start = Instant::now();
-            self.runtime.launch(&launch.exe, &mut args).map_err(|e| Error::Launch(e.to_string()))?;
+            let control = Control { cancel: None, deadline: self.timeout.map(|t| start + t) };
+            self.runtime.launch_with(&launch.exe, &mut args, control).map_err(|e| Error::Launch(e.to_string()))?;
             report.run_us += start.elapsed().as_secs_f64() * 1e6;
         }
         let weights = self.bundle.weights.iter().filter_map(|w| w.data.as_ref()).map(Vec::len);
@@ -279,7 +279,7 @@ fn extents(p: &Port) -> Result<Vec<usize>, Error> {
 }
 
 /// Verifies a program against what it may ask for, and finds its arguments.
-fn prepare(bundle: &Bundle, program: &dvm_bc::Program, limit: u64) -> Result<Launch, Error> {
+fn prepare(bundle: &Bundle, program: &dvm_bc::Program, limit: u64, instructions: u64) -> Result<Launch, Error> {
     let mut total = 0u64;
     let mut args = Vec::with_capacity(program.args.len());
     let mut workspace = 0;
@@ -319,7 +319,7 @@ fn prepare(bundle: &Bundle, program: &dvm_bc::Program, limit: u64) -> Result<Lau
     let mut limits = Limits::default();
     limits.arg_bytes = limits.arg_bytes.min(limit.max(MAX_BYTES));
     limits.local_bytes = 64 << 20;
-    limits.tile_instructions = MAX_TILE_INSTRUCTIONS;
+    limits.tile_instructions = instructions;
     let verified = Verified::new(program.clone(), &limits).map_err(|e| Error::Verify(e.to_string()))?;
     let exe = Executable::new(verified, Isa::detect()).map_err(|e| Error::Launch(e.to_string()))?;
     Ok(Launch { exe, args, workspace })

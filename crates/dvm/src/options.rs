@@ -14,13 +14,17 @@ pub struct Options {
     pub cache: usize,
     /// Most bytes of workspace, inputs and outputs of a run.
     pub max_bytes: u64,
+    /// Most time a launch may take; checked between runs of tiles.
+    pub timeout: Option<std::time::Duration>,
+    /// Most instructions, all tiles counted, that a launch of a bundle may execute.
+    pub max_tile_instructions: u64,
     /// Fuse ops to kernels. Off, each op is a kernel of its own.
     pub fuse: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { threads: None, spec: None, cache: 64, max_bytes: u64::MAX, fuse: true }
+        Options { threads: None, spec: None, cache: 64, max_bytes: u64::MAX, timeout: None, max_tile_instructions: 1 << 32, fuse: true }
     }
 }
 

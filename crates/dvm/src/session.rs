@@ -6,13 +6,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use dvm_bc::{Limits, Verified};
 use dvm_ir::{Bindings, DimValues, Plan, Tensor, bind};
 use dvm_npu::MachineSpec;
 use dvm_tile::{ArgBinding, Scratch};
-use dvm_vm::{ArgRef, Executable, Isa, Pool, Runtime};
+use dvm_vm::{ArgRef, Control, Executable, Isa, Pool, Runtime};
 
 use crate::launch::{bytes_of, extents, fit_outputs};
 use crate::module::Variant;
@@ -34,6 +35,7 @@ pub struct Session {
     values: DimValues,
     /// Planning done by the constructor, not yet reported.
     planned_us: f64,
+    cancel: Arc<AtomicBool>,
     report: RunReport,
 }
 
@@ -97,6 +99,7 @@ impl Session {
             bindings: Bindings::new(),
             values: DimValues::default(),
             planned_us: 0.0,
+            cancel: Arc::default(),
             report: RunReport::default(),
         };
         if module.structural().is_empty() {
@@ -115,10 +118,20 @@ impl Session {
     pub fn module(&self) -> &Module {
         &self.module
     }
+    /// The options.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
     /// The machine programs are compiled for.
     #[must_use]
     pub fn spec(&self) -> &MachineSpec {
         &self.spec
+    }
+    /// Setting this flag, from any thread, stops the run in progress (and every later one until it is cleared).
+    #[must_use]
+    pub fn cancel_handle(&self) -> Arc<AtomicBool> {
+        self.cancel.clone()
     }
     /// What the last run did and cost.
     #[must_use]
@@ -313,7 +326,9 @@ impl Session {
             });
         }
         let start = Instant::now();
-        self.runtime.launch(&encoded.exe, &mut args).map_err(|e| Error::Launch(e.to_string()))?;
+        let deadline = self.options.timeout.map(|t| start + t);
+        let control = Control { cancel: Some(&self.cancel), deadline };
+        self.runtime.launch_with(&encoded.exe, &mut args, control).map_err(|e| Error::Launch(e.to_string()))?;
         report.run_us = start.elapsed().as_secs_f64() * 1e6;
         report.launches = 1;
         report.peak_bytes = needs as usize + weight_bytes;

@@ -5,7 +5,7 @@ use dvm::{Module, compile_bundle, npz};
 
 use crate::Outcome;
 use crate::args::CompileArgs;
-use crate::cmd::{options, say};
+use crate::cmd::{file_size, options, say};
 use crate::inputs::{complete, dim_runs, given};
 
 pub(crate) fn compile(a: &CompileArgs) -> Result<Outcome> {
@@ -14,8 +14,9 @@ pub(crate) fn compile(a: &CompileArgs) -> Result<Outcome> {
     let runs = dim_runs(&a.dim)?;
     ensure!(runs.len() == 1, "a bundle is compiled for one value of each dim");
     let graph = module.graph(&given, &runs[0])?;
-    let inputs = complete(&graph, &given, &runs[0])?;
-    let (bundle, report) = compile_bundle(&module, &inputs, &options(&a.engine)?, a.with_weights)?;
+    let options = options(&a.engine, file_size(&a.model))?;
+    let inputs = complete(&graph, &given, &runs[0], options.max_bytes)?;
+    let (bundle, report) = compile_bundle(&module, &inputs, &options, a.with_weights)?;
     let bytes = bundle.to_bytes()?;
     npz::write_whole(&a.output, &bytes).with_context(|| a.output.display().to_string())?;
     say(&format!(

@@ -41,7 +41,7 @@ Next:
 pub(crate) fn demo(a: &DemoArgs) -> Result<Outcome> {
     let module = Module::from_bytes(MODEL).context("the bundled model")?;
     let graph = module.graph(&[], &[])?;
-    let mut session = Session::new(&module, options(&a.engine)?)?;
+    let mut session = Session::new(&module, options(&a.engine, MODEL.len() as u64)?)?;
     let mut outputs = Outputs::new();
     let mut table =
         Table::new(&["batch x len", "compile µs", "run µs", "kernels", "bytecode B", "max difference"]);

@@ -15,9 +15,15 @@ use dvm::{MachineSpec, Options};
 
 use crate::args::EngineArgs;
 
-/// Session options from the command line.
-pub(crate) fn options(engine: &EngineArgs) -> Result<Options> {
+/// Session options from the command line, for a model file of this size: a small file must not be able to exhaust the
+/// machine.
+pub(crate) fn options(engine: &EngineArgs, model_bytes: u64) -> Result<Options> {
     let mut options = Options::default();
+    options.max_bytes = engine.max_memory.unwrap_or((768 << 20) + model_bytes.saturating_mul(64));
+    options.timeout = match engine.timeout {
+        Some(t) => Some(std::time::Duration::try_from_secs_f64(t).context("--timeout")?),
+        None => None,
+    };
     options.threads = engine.threads.map(usize::from);
     if let Some(spec) = &engine.spec {
         options.spec = Some(if Path::new(spec).extension().is_some_and(|e| e == "toml") {
@@ -28,6 +34,11 @@ pub(crate) fn options(engine: &EngineArgs) -> Result<Options> {
         });
     }
     Ok(options)
+}
+
+/// Size of a file, 0 where it cannot be read (which the reader reports).
+pub(crate) fn file_size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
 /// Writes text to standard output; a closed pipe is an error the caller may ignore.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::Outcome;
 use crate::args::RunArgs;
-use crate::cmd::{options, say, say_json};
+use crate::cmd::{file_size, options, say, say_json};
 use crate::inputs::{Named, complete, dim_runs, given, goldens};
 use crate::table::{Table, thousands};
 
@@ -22,18 +22,18 @@ impl Engine {
         let bytes = std::fs::read(&a.model).with_context(|| a.model.display().to_string())?;
         if FileKind::of(&bytes) == FileKind::Bundle {
             let weights = a.weights.as_ref().map(Module::load).transpose()?;
-            let session = BundleSession::from_bytes(&bytes, weights.as_ref(), &options(&a.engine)?)
+            let session = BundleSession::from_bytes(&bytes, weights.as_ref(), &options(&a.engine, file_size(&a.model))?)
                 .with_context(|| a.model.display().to_string())?;
             return Ok(Engine::Bundle(Box::new(session)));
         }
         ensure!(a.weights.is_none(), "--weights is for bundles; {} is a model", a.model.display());
         let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
-        Ok(Engine::Model(Box::new(Session::new(&module, options(&a.engine)?)?)))
+        Ok(Engine::Model(Box::new(Session::new(&module, options(&a.engine, file_size(&a.model))?)?)))
     }
     /// All inputs for these dims.
     fn inputs(&self, given: &Named, dims: &[(String, i64)]) -> Result<Named> {
         match self {
-            Engine::Model(s) => complete(&*s.module().graph(given, dims)?, given, dims),
+            Engine::Model(s) => complete(&*s.module().graph(given, dims)?, given, dims, s.options().max_bytes),
             Engine::Bundle(s) => {
                 for (name, value) in dims {
                     match s.dims().iter().find(|(n, _)| n == name) {

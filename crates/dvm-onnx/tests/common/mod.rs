@@ -1,6 +1,8 @@
 //! A small builder of ONNX models.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod mutants;
+
 use dvm_ir::{DType, Tensor};
 use dvm_onnx::proto::*;
 
