@@ -43,7 +43,12 @@ pub(crate) fn dim_runs(dims: &[(String, Vec<i64>)]) -> Result<Vec<Vec<(String, i
 }
 
 /// All inputs of the graph: the given ones, the others filled for the dims.
-pub(crate) fn complete(graph: &Graph, given: &Named, dims: &[(String, i64)], max_bytes: u64) -> Result<Named> {
+pub(crate) fn complete(
+    graph: &Graph,
+    given: &Named,
+    dims: &[(String, i64)],
+    max_bytes: u64,
+) -> Result<Named> {
     let (_, shapes) = dvm::input_shapes(graph, given, dims)?;
     let bytes = |(i, s): (&dvm::Input, &Vec<usize>)| {
         s.iter().fold(graph.dtype(i.value).size(), |n, &d| n.saturating_mul(d)) as u64

@@ -43,8 +43,6 @@ fn mutated_bytes() {
     }
 }
 
-
-
 #[test]
 fn mutated_fields() {
     let seeds = seeds();

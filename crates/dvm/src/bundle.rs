@@ -163,7 +163,15 @@ impl BundleSession {
             bytecode_bytes: bundle.programs.iter().map(code_bytes).sum(),
             ..RunReport::default()
         };
-        Ok(BundleSession { bundle, launches, runtime, workspace: vec![], report, first: true, timeout: options.timeout })
+        Ok(BundleSession {
+            bundle,
+            launches,
+            runtime,
+            workspace: vec![],
+            report,
+            first: true,
+            timeout: options.timeout,
+        })
     }
     /// The bound symbols.
     #[must_use]
@@ -255,7 +263,9 @@ impl BundleSession {
             }
             let start = Instant::now();
             let control = Control { cancel: None, deadline: self.timeout.map(|t| start + t) };
-            self.runtime.launch_with(&launch.exe, &mut args, control).map_err(|e| Error::Launch(e.to_string()))?;
+            self.runtime
+                .launch_with(&launch.exe, &mut args, control)
+                .map_err(|e| Error::Launch(e.to_string()))?;
             report.run_us += start.elapsed().as_secs_f64() * 1e6;
         }
         let weights = self.bundle.weights.iter().filter_map(|w| w.data.as_ref()).map(Vec::len);
@@ -279,7 +289,12 @@ fn extents(p: &Port) -> Result<Vec<usize>, Error> {
 }
 
 /// Verifies a program against what it may ask for, and finds its arguments.
-fn prepare(bundle: &Bundle, program: &dvm_bc::Program, limit: u64, instructions: u64) -> Result<Launch, Error> {
+fn prepare(
+    bundle: &Bundle,
+    program: &dvm_bc::Program,
+    limit: u64,
+    instructions: u64,
+) -> Result<Launch, Error> {
     let mut total = 0u64;
     let mut args = Vec::with_capacity(program.args.len());
     let mut workspace = 0;

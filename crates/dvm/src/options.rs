@@ -24,7 +24,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { threads: None, spec: None, cache: 64, max_bytes: u64::MAX, timeout: None, max_tile_instructions: 1 << 32, fuse: true }
+        Options {
+            threads: None,
+            spec: None,
+            cache: 64,
+            max_bytes: u64::MAX,
+            timeout: None,
+            max_tile_instructions: 1 << 32,
+            fuse: true,
+        }
     }
 }
 

@@ -328,7 +328,9 @@ impl Session {
         let start = Instant::now();
         let deadline = self.options.timeout.map(|t| start + t);
         let control = Control { cancel: Some(&self.cancel), deadline };
-        self.runtime.launch_with(&encoded.exe, &mut args, control).map_err(|e| Error::Launch(e.to_string()))?;
+        self.runtime
+            .launch_with(&encoded.exe, &mut args, control)
+            .map_err(|e| Error::Launch(e.to_string()))?;
         report.run_us = start.elapsed().as_secs_f64() * 1e6;
         report.launches = 1;
         report.peak_bytes = needs as usize + weight_bytes;

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use common::mutants::{Rng, mutate, seeds};
 use dvm::bc::{Bundle, Code, Layout, Role, bundle};
-use dvm::{BundleSession, Inspection, Module, Options, Outputs, Session, Tensor, compile_bundle, fill, input_shapes};
+use dvm::{
+    BundleSession, Inspection, Module, Options, Outputs, Session, Tensor, compile_bundle, fill, input_shapes,
+};
 use prost::Message;
 
 /// Address space of a child in KiB: 1 GB and the binary.
@@ -27,7 +29,8 @@ fn in_child(test: &str) -> bool {
     }
     let exe = std::env::current_exe().unwrap();
     let script = format!("ulimit -v {LIMIT_KIB} && exec \"$0\" --exact {test} --nocapture --test-threads 1");
-    let out = Command::new("sh").args(["-c", &script]).arg(exe).env("DVM_HOSTILE_CHILD", "1").output().unwrap();
+    let out =
+        Command::new("sh").args(["-c", &script]).arg(exe).env("DVM_HOSTILE_CHILD", "1").output().unwrap();
     let tail = |b: &[u8]| String::from_utf8_lossy(&b[b.len().saturating_sub(3000)..]).into_owned();
     assert!(out.status.success(), "{}\n{}\n{}", out.status, tail(&out.stdout), tail(&out.stderr));
     println!("{}", tail(&out.stdout));
@@ -63,8 +66,12 @@ fn use_model(bytes: &[u8], rng: &mut Rng) -> Stage {
     let Ok(graph) = module.graph(&[], &[]) else { return Stage::Loaded };
     let dims: Vec<(String, i64)> =
         graph.dims.symbols().map(|(_, n)| (n.to_string(), [0, 1, 2, 3, 5, 64][rng.below(6)])).collect();
-    let Ok((_, shapes)) = input_shapes(&graph, &[], &dims).map_err(|e| e.to_string()) else { return Stage::Loaded };
-    let size = |(i, s): (&dvm::Input, &Vec<usize>)| s.iter().fold(graph.dtype(i.value).size(), |n, &d| n.saturating_mul(d));
+    let Ok((_, shapes)) = input_shapes(&graph, &[], &dims).map_err(|e| e.to_string()) else {
+        return Stage::Loaded;
+    };
+    let size = |(i, s): (&dvm::Input, &Vec<usize>)| {
+        s.iter().fold(graph.dtype(i.value).size(), |n, &d| n.saturating_mul(d))
+    };
     if graph.inputs.iter().zip(&shapes).map(size).fold(0, usize::saturating_add) > 16 << 20 {
         return Stage::Loaded;
     }
@@ -84,7 +91,10 @@ fn use_model(bytes: &[u8], rng: &mut Rng) -> Stage {
         Ok(()) => Stage::Ran,
         Err(e) => {
             let text = e.to_string();
-            assert!(!text.contains("does not verify"), "the compiler made a program that does not verify: {text}");
+            assert!(
+                !text.contains("does not verify"),
+                "the compiler made a program that does not verify: {text}"
+            );
             Stage::Loaded
         }
     }
@@ -146,14 +156,23 @@ fn onnx_mutants() {
 }
 
 const BUNDLES: &[(&str, &[(&str, i64)])] = &[
-    ("graph a(%x: f32[r, c], %y: f32[r, c]) -> (%o) { %s = add %x, %y\n %o = exp %s }", &[("r", 3), ("c", 70)]),
+    (
+        "graph a(%x: f32[r, c], %y: f32[r, c]) -> (%o) { %s = add %x, %y\n %o = exp %s }",
+        &[("r", 3), ("c", 70)],
+    ),
     ("graph b(%x: f32[r, c]) -> (%o) { %o = softmax %x {axis = 1} }", &[("r", 5), ("c", 33)]),
-    ("graph c(%a: f32[m, k], %b: f32[k, n], %z: f32[n]) -> (%o) { %p = matmul %a, %b {}\n %o = add %p, %z }",
-        &[("m", 7), ("k", 9), ("n", 18)]),
-    ("graph d(%t: f32[v, w], %i: i64[n]) -> (%o) { %g = gather %t, %i {axis = 0}\n %o = neg %g }",
-        &[("v", 16), ("w", 6), ("n", 4)]),
-    ("graph e(%x: i32[r, c]) -> (%o) { %t = transpose %x {perm = [1, 0]}\n %o = reduce %t {op = sum, axes = [1], keepdims = false} }",
-        &[("r", 9), ("c", 5)]),
+    (
+        "graph c(%a: f32[m, k], %b: f32[k, n], %z: f32[n]) -> (%o) { %p = matmul %a, %b {}\n %o = add %p, %z }",
+        &[("m", 7), ("k", 9), ("n", 18)],
+    ),
+    (
+        "graph d(%t: f32[v, w], %i: i64[n]) -> (%o) { %g = gather %t, %i {axis = 0}\n %o = neg %g }",
+        &[("v", 16), ("w", 6), ("n", 4)],
+    ),
+    (
+        "graph e(%x: i32[r, c]) -> (%o) { %t = transpose %x {perm = [1, 0]}\n %o = reduce %t {op = sum, axes = [1], keepdims = false} }",
+        &[("r", 9), ("c", 5)],
+    ),
 ];
 
 /// Changes one thing of a decoded bundle, so that it gets past the checksum.

@@ -22,8 +22,12 @@ impl Engine {
         let bytes = std::fs::read(&a.model).with_context(|| a.model.display().to_string())?;
         if FileKind::of(&bytes) == FileKind::Bundle {
             let weights = a.weights.as_ref().map(Module::load).transpose()?;
-            let session = BundleSession::from_bytes(&bytes, weights.as_ref(), &options(&a.engine, file_size(&a.model))?)
-                .with_context(|| a.model.display().to_string())?;
+            let session = BundleSession::from_bytes(
+                &bytes,
+                weights.as_ref(),
+                &options(&a.engine, file_size(&a.model))?,
+            )
+            .with_context(|| a.model.display().to_string())?;
             return Ok(Engine::Bundle(Box::new(session)));
         }
         ensure!(a.weights.is_none(), "--weights is for bundles; {} is a model", a.model.display());
@@ -33,7 +37,9 @@ impl Engine {
     /// All inputs for these dims.
     fn inputs(&self, given: &Named, dims: &[(String, i64)]) -> Result<Named> {
         match self {
-            Engine::Model(s) => complete(&*s.module().graph(given, dims)?, given, dims, s.options().max_bytes),
+            Engine::Model(s) => {
+                complete(&*s.module().graph(given, dims)?, given, dims, s.options().max_bytes)
+            }
             Engine::Bundle(s) => {
                 for (name, value) in dims {
                     match s.dims().iter().find(|(n, _)| n == name) {
