@@ -13,8 +13,10 @@ use BinaryOp::{Add, Div, Mul, Sub};
 pub(crate) fn lower(b: &mut Builder, op: &Op, inputs: &[ValueId], ty: &TensorType) -> ValueId {
     match op {
         Op::Softmax { axis } => wide(b, inputs, ty, |b, x| {
+            // A division a row and a product an element: the sum is at least 1, so its reciprocal is harmless.
             let (e, sum) = exp_sum(b, x[0], *axis);
-            b.onto(Div, e, sum)
+            let inverse = b.unary(UnaryOp::Reciprocal, sum);
+            b.onto(Mul, e, inverse)
         }),
         Op::LogSoftmax { axis } => wide(b, inputs, ty, |b, x| {
             let max = b.reduce(ReduceOp::Max, x[0], &[*axis], true);

@@ -35,7 +35,7 @@ pub(crate) struct Built {
     /// Stored values that are read.
     pub(crate) reads: Vec<ValueId>,
     /// Nodes it computes: members, and what it recomputes of others.
-    pub(crate) computes: Vec<NodeId>,
+    pub(crate) nodes: Vec<NodeId>,
 }
 
 /// Everything a region is built from.
@@ -82,7 +82,7 @@ struct Emit<'a, 'b> {
     kernel: Kernel,
     owners: Vec<ValueId>,
     reads: Vec<ValueId>,
-    computes: Vec<NodeId>,
+    nodes: Vec<NodeId>,
     memo: FxHashMap<(ValueId, Map), KValue>,
     insts: FxHashMap<KInst, KValue>,
     /// The axes that reductions of this region reduce.
@@ -101,7 +101,7 @@ impl<'a, 'b> Emit<'a, 'b> {
             kernel,
             owners: vec![],
             reads: vec![],
-            computes: vec![],
+            nodes: vec![],
             memo: FxHashMap::default(),
             insts: FxHashMap::default(),
             reduced: None,
@@ -138,7 +138,7 @@ impl<'a, 'b> Emit<'a, 'b> {
         finish::permute(&mut kernel, &order);
         finish::fold(self.cx.t, &mut kernel);
         kernel.name = finish::name(&kernel);
-        Built { kernel, owners: self.owners, reads: self.reads, computes: self.computes }
+        Built { kernel, owners: self.owners, reads: self.reads, nodes: self.nodes }
     }
 
     fn inst(&mut self, op: KOp, dtype: DType, mask: AxisSet) -> KValue {
@@ -335,6 +335,7 @@ impl<'a, 'b> Emit<'a, 'b> {
     }
     /// The same where more axes than the space's are in the map.
     fn through_in(&mut self, node: &Node, map: &Map, extents: &[Dim], member: bool) -> Result<Map, Fail> {
+        self.computes(node);
         let from = self.cx.p.g.shape(node.inputs[0]);
         let to = self.cx.p.g.shape(node.output);
         let t = &mut *self.cx.t;
@@ -385,6 +386,13 @@ impl<'a, 'b> Emit<'a, 'b> {
         format!("cannot prove how [{}] regroups to [{}]", show(from), show(to))
     }
 
+    fn computes(&mut self, node: &Node) {
+        if let ValueDef::Node(n) = self.cx.p.g.value(node.output).def
+            && !self.nodes.contains(&n)
+        {
+            self.nodes.push(n);
+        }
+    }
     /// An elementwise operand, broadcast to the result.
     fn operand_of(&mut self, node: &Node, i: usize, map: &Map) -> Result<KValue, Fail> {
         let v = node.inputs[i];
@@ -393,10 +401,8 @@ impl<'a, 'b> Emit<'a, 'b> {
         self.value(v, map)
     }
     fn op(&mut self, node: &Node, map: &Map) -> Result<KValue, Fail> {
-        if let ValueDef::Node(n) = self.cx.p.g.value(node.output).def {
-            self.computes.push(n);
-        }
         let dtype = self.cx.p.g.dtype(node.output);
+        self.computes(node);
         match &node.op {
             Op::Unary(UnaryOp::Copy) => self.operand_of(node, 0, map),
             Op::Unary(u) => {

@@ -15,6 +15,7 @@
 mod affine;
 mod bits;
 mod builder;
+mod columns;
 mod constants;
 mod decompose;
 mod emit;
@@ -90,7 +91,7 @@ pub enum FuseError {
 /// # Errors
 /// When an op makes no kernel, e.g. because it has more axes than a kernel can have.
 pub fn plan(graph: &Graph, opts: &FuseOptions) -> Result<Plan, FuseError> {
-    let mut p = lower::lower(graph);
+    let mut p = lower::lower(graph, opts.fuse);
     let mut dims = std::mem::take(&mut p.g.dims);
     let regions = regions::grow(&p, &mut dims, opts)?;
     tracing::debug!(nodes = p.g.nodes.len(), regions = regions.all.len(), "regions grown");

@@ -1,17 +1,19 @@
 //! From the source graph to the graph that fusion works on: primitive ops, no dead code, and every value that must live
 //! in a memory of its own (outputs, operands of concatenations) defined by an op that can store there.
 
-use dvm_ir::{Dim, Graph, Node, NodeId, Op, Scalar, UnaryOp, ValueDef, ValueId};
+use dvm_ir::{BinaryOp, Dim, Graph, Node, NodeId, Op, Scalar, UnaryOp, ValueDef, ValueId};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::builder::{Builder, splat};
+use crate::columns::{self, Column};
 use crate::decompose;
 
 /// The graph that fusion works on. Its dims live beside it so that they can be extended while it is read.
 pub(crate) struct Prim {
     pub(crate) g: Graph,
-    /// Per node, the node of the source graph it was made for.
-    pub(crate) origin: Vec<NodeId>,
+    /// Per node, the nodes of the source graph it was made for.
+    pub(crate) origin: Vec<SmallVec<[NodeId; 1]>>,
     /// Per value, the concatenation that it is stored into, the axis, and where it starts along it.
     pub(crate) placed: Vec<Option<(ValueId, usize, Dim)>>,
     /// Per value, whether it is an output.
@@ -28,9 +30,11 @@ pub(crate) fn is_source(op: &Op) -> bool {
 }
 
 /// Lowers a graph that verifies.
-pub(crate) fn lower(source: &Graph) -> Prim {
+pub(crate) fn lower(source: &Graph, fuse: bool) -> Prim {
     let (g, origin) = primitives(source);
-    legalise(&g, &origin)
+    let live = live_nodes(&g);
+    let groups = if fuse { columns::find(&g, &live) } else { vec![] };
+    legalise(&g, &origin, &live, &groups)
 }
 
 /// Inputs and outputs by name, no nodes.
@@ -105,10 +109,61 @@ impl Legal {
         v
     }
     fn added(&mut self, v: ValueId, origin: NodeId) {
-        self.p.origin.push(origin);
+        self.p.origin.push(SmallVec::from_slice(&[origin]));
         let n = v.index() + 1;
         self.p.placed.resize(n, None);
         self.p.output.resize(n, false);
+    }
+    /// Makes one matmul of a group; its results become slices of the product.
+    fn merge(&mut self, g: &Graph, group: &[Column], origin: &[NodeId]) -> Option<()> {
+        let first = &g.nodes[group[0].matmul.index()];
+        let Op::MatMul { trans_b, .. } = first.op else { return None };
+        let weights: Vec<ValueId> = group.iter().map(|c| c.weight).collect();
+        let weight = columns::join(g, &weights, usize::from(!trans_b))?;
+        let biases: Option<Vec<ValueId>> = group.iter().map(|c| c.bias).collect();
+        let bias = biases.map(|b| columns::join(g, &b, 0));
+        if matches!(bias, Some(None)) {
+            return None;
+        }
+        let mut ty = g.value(first.output).ty.clone();
+        let axis = ty.shape.len() - 1;
+        ty.shape[axis] = self.p.g.dims.constant(weight.shape()[usize::from(!trans_b)] as i64);
+        let constant = |l: &mut Legal, t| {
+            let v = l.p.g.constant(None, t);
+            l.p.placed.push(None);
+            l.p.output.push(false);
+            v
+        };
+        let left = self.map[first.inputs[0].index()]?;
+        let weight = constant(self, weight);
+        let mut all = self.p.g.push_typed(first.op.clone(), &[left, weight], ty.clone(), None);
+        self.added(all, origin[group[0].matmul.index()]);
+        let sources = group.iter().map(|c| origin[c.matmul.index()]);
+        *self.p.origin.last_mut()? = sources.collect();
+        if let Some(bias) = bias.flatten() {
+            let bias = constant(self, bias);
+            all = self.p.g.push_typed(Op::Binary(BinaryOp::Add), &[all, bias], ty.clone(), None);
+            self.added(all, origin[group[0].matmul.index()]);
+            let adds = group.iter().filter_map(|c| match g.value(c.result).def {
+                ValueDef::Node(n) => Some(origin[n.index()]),
+                _ => None,
+            });
+            *self.p.origin.last_mut()? = adds.collect();
+        }
+        let mut at = Dim::ZERO;
+        for c in group {
+            let part = g.value(c.result).ty.clone();
+            let mut start = vec![Dim::ZERO; axis + 1];
+            start[axis] = at;
+            at = self.p.g.dims.add(at, part.shape[axis]);
+            let op = Op::Slice { start, len: part.shape.clone(), step: vec![1; axis + 1] };
+            let v = self.p.g.push_typed(op, &[all], part, None);
+            self.added(v, origin[c.matmul.index()]);
+            self.map[c.result.index()] = Some(v);
+            // The product itself is never looked at again, but must not be made.
+            self.map[g.nodes[c.matmul.index()].output.index()] = Some(v);
+        }
+        Some(())
     }
     /// Whether a value can be stored wherever we want, and is not yet.
     fn is_free(&self, v: ValueId) -> bool {
@@ -117,8 +172,7 @@ impl Legal {
     }
 }
 
-fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
-    let live = live_nodes(g);
+fn legalise(g: &Graph, origin: &[NodeId], live: &[bool], groups: &[Vec<Column>]) -> Prim {
     let mut is_output = vec![false; g.values.len()];
     g.outputs.iter().for_each(|o| is_output[o.value.index()] = true);
     let p =
@@ -131,7 +185,7 @@ fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
         l.map[input.value.index()] = Some(v);
     }
     let mut uses: Vec<usize> = is_output.iter().map(|&o| usize::from(o)).collect();
-    for (n, _) in g.nodes.iter().zip(&live).filter(|x| *x.1) {
+    for (n, _) in g.nodes.iter().zip(live).filter(|x| *x.1) {
         n.inputs.iter().for_each(|v| uses[v.index()] += 1);
     }
     for (i, value) in g.values.iter().enumerate() {
@@ -142,7 +196,16 @@ fn legalise(g: &Graph, origin: &[NodeId]) -> Prim {
     l.p.placed.resize(l.p.g.values.len(), None);
     l.p.output.resize(l.p.g.values.len(), false);
 
+    let first: FxHashMap<NodeId, &[Column]> = groups.iter().map(|c| (c[0].matmul, c.as_slice())).collect();
     for (i, node) in g.nodes.iter().enumerate().filter(|&(i, _)| live[i]) {
+        if l.map[node.output.index()].is_some() {
+            continue;
+        }
+        if let Some(&group) = first.get(&NodeId::new(i))
+            && l.merge(g, group, origin).is_some()
+        {
+            continue;
+        }
         let mut inputs: Vec<ValueId> =
             node.inputs.iter().map(|v| l.map[v.index()].expect("nodes are in topological order")).collect();
         if let Op::Concat { .. } = node.op {

@@ -28,7 +28,7 @@ pub(crate) fn schedule(p: &Prim, mut t: DimTable, r: &Regions) -> Result<Plan, F
     };
     s.inputs(&mut t);
     for d in &done {
-        s.call(p, &mut t, r, d);
+        s.call(p, &mut t, d);
     }
     s.outputs(&mut t);
     levels(&mut s, r, &done);
@@ -148,16 +148,21 @@ impl Scheduler<'_> {
             });
         }
     }
-    fn call(&mut self, p: &Prim, t: &mut DimTable, r: &Regions, d: &Done) {
+    fn call(&mut self, p: &Prim, t: &mut DimTable, d: &Done) {
         let args = d.built.owners.iter().map(|&v| self.buffer(t, v)).collect();
         let next = KernelId::new(self.plan.kernels.len());
         let kernel = *self.kernels.entry(d.built.kernel.clone()).or_insert(next);
         if kernel == next {
             self.plan.kernels.push(d.built.kernel.clone());
         }
-        let computed = r.all[d.region].members.iter().chain(&d.built.computes);
-        let mut nodes: Vec<NodeId> =
-            computed.map(|n| p.origin[n.index()]).filter(|n| n.0 != u32::MAX).collect();
+        let mut nodes: Vec<NodeId> = d
+            .built
+            .nodes
+            .iter()
+            .flat_map(|n| &p.origin[n.index()])
+            .copied()
+            .filter(|n| n.0 != u32::MAX)
+            .collect();
         nodes.sort_unstable();
         nodes.dedup();
         self.plan.calls.push(Call { kernel, args, nodes });

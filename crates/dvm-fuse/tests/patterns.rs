@@ -290,8 +290,9 @@ fn encoder_layers() {
         x = g.push(Op::LayerNorm { axis: 2, eps: 1e-5 }, &[f, w, bias]);
     }
     assert_eq!(g.shape(x), vec![b, s, c8]);
-    let p = g.done(&[x], 23, SB);
-    assert!(p.kernels.len() <= 11, "{} distinct kernels\n{p}", p.kernels.len());
+    // Nine a layer: projections, scores, softmax, values, out, norm, up, down, norm.
+    let p = g.done(&[x], 19, SB);
+    assert!(p.kernels.len() <= 10, "{} distinct kernels\n{p}", p.kernels.len());
 }
 
 #[test]
