@@ -64,7 +64,12 @@ impl Target {
         let block = self.block;
         let sound = block.is_power_of_two() && (8..=4096).contains(&block);
         check(sound, format_args!("block of {block} bytes is not a power of two in 8..=4096"));
-        for (i, s) in self.spaces.iter().enumerate() {
+        check(
+            self.spaces.len() <= Space::ALL.len(),
+            format_args!("{} spaces are too many", self.spaces.len()),
+        );
+        check(self.panel_nr.len() <= 4, format_args!("{} panel widths are too many", self.panel_nr.len()));
+        for (i, s) in self.spaces.iter().enumerate().take(Space::ALL.len()) {
             let (name, bytes) = (s.space.name(), s.bytes);
             check(
                 !self.spaces[..i].iter().any(|t| t.space == s.space),
@@ -76,7 +81,7 @@ impl Target {
                 format_args!("space {name}: {bytes} bytes are not whole blocks"),
             );
         }
-        for (i, &(size, nr)) in self.panel_nr.iter().enumerate() {
+        for (i, &(size, nr)) in self.panel_nr.iter().enumerate().take(4) {
             let known = matches!(size, 1 | 2 | 4 | 8) && !self.panel_nr[..i].iter().any(|p| p.0 == size);
             check(
                 known,

@@ -152,3 +152,62 @@ fn vector_instructions_are_at_most_64_bytes_on_average() {
     }
     assert!(words * 8 <= 64 * n, "{} bytes", words * 8 / n);
 }
+
+/// Whatever instructions a program holds, it is verified or refused.
+#[test]
+fn any_instructions_verify_or_fail() {
+    let mut r = Rng(4);
+    let mut verified = 0;
+    for _ in 0..20_000 {
+        let mut p = program(Code::default());
+        let dtype = r.pick(DType::ALL);
+        let mut code = Code::default();
+        for _ in 0..1 + r.below(3) {
+            let op = r.pick(Opcode::ALL);
+            let mut i = inst(op, &mut r);
+            if r.below(4) > 0 {
+                i.dtype = dtype;
+            }
+            if let Operands::Load(Load { src: mem, .. })
+            | Operands::Store(Store { dst: mem, .. })
+            | Operands::ViewLoad(ViewLoad { src: mem, .. })
+            | Operands::ViewStore(ViewStore { dst: mem, .. })
+            | Operands::GatherLoad(GatherLoad { src: mem, .. })
+            | Operands::FillStore(FillStore { dst: mem, .. })
+            | Operands::LoadA(LoadA { src: mem, .. })
+            | Operands::LoadB(LoadB { src: mem, .. })
+            | Operands::BindB(BindB { src: mem, .. }) = &mut i.operands
+            {
+                mem.slot %= 2;
+            }
+            code.push(&i).expect("samples fit");
+        }
+        let bytes = 1 << r.below(40);
+        p.target.spaces = Space::ALL.map(|space| SpaceSpec { space, bytes: 1 << r.below(26) << 6 }).to_vec();
+        p.args = ["a", "b"]
+            .map(|name| Arg {
+                name: name.into(),
+                role: Role::Workspace,
+                dtype: DType::U8,
+                bytes,
+                align: 64,
+                layout: Layout::Plain,
+                zero: r.below(2) == 0,
+            })
+            .to_vec();
+        let t = &mut p.templates[0];
+        t.slots = vec![Slot { name: "s".into(), dtype, write: true }; 2];
+        t.parallel = (0..r.below(9)).map(|_| r.bits(32) as u32).collect();
+        t.phases[0].seq = (0..r.below(4)).map(|_| r.bits(32) as u32).collect();
+        t.phases[0].sections[0].code = code;
+        let slot = |r: &mut Rng| (r.below(2) as u32, 8 * r.bits(30));
+        let units =
+            (0..r.below(3)).map(|_| Unit { template: 0, slots: vec![slot(&mut r), slot(&mut r)], weight: 1 });
+        p.steps = vec![Step { units: units.collect() }];
+        match Verified::new(p, &Limits::default()) {
+            Ok(_) => verified += 1,
+            Err(e) => assert!(!e.to_string().is_empty()),
+        }
+    }
+    assert!(verified > 10, "{verified} verified");
+}

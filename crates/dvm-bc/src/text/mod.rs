@@ -21,11 +21,13 @@
 //! `init always`. Local memory is named by space and block: `l` vector memory, `a` and `b` panels, `c` accumulators. A
 //! source may be read `:row`, `:col` or `:one`. `1024|256@g0` is 256 at the last index of g0, else 1024. `;` starts a comment.
 
+mod cursor;
 mod imm;
 mod parse;
 mod print;
 
-pub use parse::{AsmError, asm};
+pub use cursor::AsmError;
+pub use parse::asm;
 pub use print::{disasm, disasm_with};
 
 use crate::{DType, Inst, Opcode, Operands};

@@ -11,8 +11,9 @@ use crate::{Access, DType, Local, Size, Space, Target};
 
 /// Ragged shapes remembered a space.
 const SHAPES: usize = 64;
-/// Panel buffers a template may have.
+/// Panel buffers a template may have, and sticky loads.
 const PANELS: usize = 64;
+const STICKY: usize = 64;
 
 struct Shape {
     lo: u64,
@@ -223,8 +224,12 @@ impl LocalState {
     }
 
     /// Marks a range as kept from tile to tile by the load with this number.
-    pub(super) fn sticky(&mut self, (space, lo, hi): (Space, u64, u64), owner: u32) {
-        self.sticky.push(Sticky { space, lo, hi, owner });
+    pub(super) fn sticky(&mut self, (space, lo, hi): (Space, u64, u64), owner: u32, bad: &mut Problems) {
+        if self.sticky.len() == STICKY {
+            bad.push(format!("more than {STICKY} sticky loads in a template"));
+        } else {
+            self.sticky.push(Sticky { space, lo, hi, owner });
+        }
     }
 
     /// Checks a packed operand.

@@ -8,8 +8,8 @@ use super::report::{Report, VerifyErrors, Where};
 use super::template::{MemUse, TemplateInfo, check as check_template};
 use crate::{Layout, MAX_PARALLEL, Program, Role, Step, Unit};
 
-/// Comparisons of one step that are always allowed, and those per entry.
-const PAIRS: (usize, usize) = (1 << 22, 64);
+/// Comparisons that are always allowed, and those per unit and code word: this is what keeps the verifier linear.
+const WORK: (u64, u64) = (1 << 22, 1 << 10);
 
 struct Checker<'a> {
     program: &'a Program,
@@ -22,6 +22,8 @@ struct Checker<'a> {
     /// Per argument: the argument whose memory it shares.
     home: Vec<u32>,
     instructions: u64,
+    /// Comparisons left.
+    work: u64,
     entries: Vec<Entry>,
     /// Per argument: number of the last step that stores to it, plus one.
     stamp: Vec<u32>,
@@ -66,6 +68,7 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<Vec<bool>, Ver
         stored: vec![Default::default(); n],
         home: (0..n as u32).collect(),
         instructions: 0,
+        work: work(program),
         entries: Vec::new(),
         stamp: vec![0; n],
         aliased: false,
@@ -133,6 +136,7 @@ impl Checker<'_> {
 
     fn aliases(&mut self) {
         let args = &self.program.args;
+        let mut taken = vec![false; if self.program.aliases.is_empty() { 0 } else { args.len() }];
         for (i, &(input, output)) in self.program.aliases.iter().enumerate() {
             let at = Where::Alias(i as u32);
             let (Some(a), Some(b)) = (args.get(input as usize), args.get(output as usize)) else {
@@ -147,18 +151,14 @@ impl Checker<'_> {
                 self.report
                     .push(at, format!("`{a}` and `{b}` differ in size or element, or the output is cleared"));
             }
-            let taken =
-                self.home[input as usize] != input || self.home.iter().filter(|&&h| h == output).count() > 1;
-            if taken {
+            // Both are looked at, so that both are taken.
+            let again = [input, output].map(|x| std::mem::replace(&mut taken[x as usize], true));
+            if again.contains(&true) {
                 self.report.push(at, "one of the arguments is in another alias");
             } else {
                 self.home[input as usize] = output;
                 self.aliased = true;
                 self.overwritten.resize_with(args.len(), Intervals::default);
-            }
-            if i >= 4096 {
-                self.report.push(at, "more than 4096 aliases");
-                break;
             }
         }
     }
@@ -292,26 +292,38 @@ impl Checker<'_> {
             }
         }
         entries.sort_unstable_by_key(|e| (e.home, e.lo));
-        let mut budget = PAIRS.0 + PAIRS.1 * entries.len();
         for (i, a) in entries.iter().enumerate() {
             for b in entries[i + 1..].iter().take_while(|b| b.home == a.home && b.lo < a.hi) {
-                if budget == 0 {
-                    self.report.push(Where::Step(index), "too many overlapping accesses to compare");
-                    self.entries = entries;
-                    return;
+                if !self.spend(1) {
+                    break;
                 }
-                budget -= 1;
                 if a.writes || b.writes {
                     let pair = (&step.units[a.unit as usize], &step.units[b.unit as usize]);
-                    budget = budget.saturating_sub(self.pair(index, pair.0, a, pair.1, b));
+                    self.pair(index, pair.0, a, pair.1, b);
                 }
             }
         }
         self.entries = entries;
     }
 
-    /// Compares the accesses of two slots whose hulls meet; returns how many comparisons that took.
-    fn pair(&mut self, step: u32, ua: &Unit, a: &Entry, ub: &Unit, b: &Entry) -> usize {
+    /// Takes from the work that is left; says once when there is none.
+    fn spend(&mut self, n: usize) -> bool {
+        let n = n as u64;
+        if self.work == 0 {
+            return false;
+        }
+        if self.work <= n {
+            self.work = 0;
+            self.report
+                .push(Where::Program, "too many accesses to the same arguments: the comparison is given up");
+            return false;
+        }
+        self.work -= n;
+        true
+    }
+
+    /// Compares the accesses of two slots whose hulls meet.
+    fn pair(&mut self, step: u32, ua: &Unit, a: &Entry, ub: &Unit, b: &Entry) {
         let same_unit = a.unit == b.unit;
         let (args, place) =
             ((ua.slots[usize::from(a.slot)], ub.slots[usize::from(b.slot)]), |f, base: u64| Placed {
@@ -319,11 +331,13 @@ impl Checker<'_> {
                 base: base as i64,
             });
         let aliased = args.0.0 != args.1.0;
-        let mut n = 0;
+        let sizes = [ua, ub].map(|u| self.infos[u.template as usize].uses.len());
+        if !self.spend(sizes[0].saturating_mul(sizes[1])) {
+            return;
+        }
         let (ia, ib) = (&self.infos[ua.template as usize], &self.infos[ub.template as usize]);
         for x in ia.uses.iter().filter(|x| x.slot == a.slot) {
             for y in ib.uses.iter().filter(|y| y.slot == b.slot && (x.write || y.write)) {
-                n += 1;
                 let (px, py) = (place(&x.footprint, args.0.1), place(&y.footprint, args.1.1));
                 if disjoint(px, py) {
                     continue;
@@ -353,14 +367,16 @@ impl Checker<'_> {
                         y.at
                     ),
                 );
-                return n;
+                return;
             }
         }
-        n
     }
 
     /// Loads of what the program itself stores come after the stores.
     fn order(&mut self, at: Where, unit: &Unit) {
+        if !self.spend(self.infos[unit.template as usize].uses.len()) {
+            return;
+        }
         for u in &self.infos[unit.template as usize].uses {
             let (arg, offset) = unit.slots[usize::from(u.slot)];
             let a = &self.program.args[arg as usize];
@@ -419,25 +435,36 @@ impl Checker<'_> {
     }
 
     /// Bytes of an argument that disjoint stores cover, each counted once.
-    fn covered(&self, arg: u32) -> Option<u64> {
-        let mut stores: Vec<(&MemUse, Placed<'_>)> = Vec::new();
-        for unit in self.program.steps.iter().flat_map(|s| &s.units) {
-            let info = self.infos.get(unit.template as usize)?;
-            for u in info.uses.iter().filter(|u| u.write && u.footprint.injective) {
+    fn covered(&mut self, arg: u32) -> Option<u64> {
+        let program = self.program;
+        let mut stores: Vec<(u32, usize, i64)> = Vec::new();
+        for unit in program.steps.iter().flat_map(|s| &s.units) {
+            let uses = self.infos.get(unit.template as usize)?.uses.len();
+            if !self.spend(1 + uses) {
+                return None;
+            }
+            for (i, u) in self.infos[unit.template as usize].uses.iter().enumerate() {
                 match unit.slots.get(usize::from(u.slot)) {
-                    Some(&(a, base)) if a == arg => {
-                        stores.push((u, Placed { f: &u.footprint, base: i64::try_from(base).ok()? }));
+                    Some(&(a, base)) if a == arg && u.write && u.footprint.injective => {
+                        stores.push((unit.template, i, i64::try_from(base).ok()?));
                     }
                     _ => {}
                 }
             }
         }
-        stores.sort_by_key(|s| s.1.lo());
-        let mut open: Vec<Placed<'_>> = Vec::new();
-        let (mut bytes, mut budget) = (0u64, PAIRS.0);
-        for (_, p) in stores {
+        let pairs = stores.len().saturating_mul(stores.len().min(4096));
+        if !self.spend(pairs) {
+            return None;
+        }
+        let place =
+            |&(t, i, base): &(u32, usize, i64)| Placed { f: &self.infos[t as usize].uses[i].footprint, base };
+        stores.sort_by_key(|s| place(s).lo());
+        let (mut open, mut bytes): (Vec<Placed<'_>>, u64) = (Vec::new(), 0);
+        for p in stores.iter().map(place) {
             open.retain(|o| o.hi() > p.lo());
-            budget = budget.checked_sub(open.len())?;
+            if open.len() == 4096 {
+                return None;
+            }
             if open.iter().all(|&o| disjoint(o, p)) {
                 bytes = bytes.saturating_add(p.f.bytes);
                 open.push(p);
@@ -445,6 +472,14 @@ impl Checker<'_> {
         }
         Some(bytes)
     }
+}
+
+/// Comparisons that a program of this size may take.
+fn work(program: &Program) -> u64 {
+    let sections = program.templates.iter().flat_map(|t| &t.phases).flat_map(|p| &p.sections);
+    let words: usize = sections.map(|s| s.code.words().len()).sum();
+    let units: usize = program.steps.iter().map(|s| s.units.len()).sum();
+    WORK.0 + WORK.1 * (words + units) as u64
 }
 
 /// Two places of one name, if there are. Sorts hashes, because sorting the names takes longer than all other checks.

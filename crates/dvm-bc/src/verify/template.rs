@@ -300,7 +300,7 @@ impl Checker<'_> {
                 bad.push(format!("sticky, but `{name}` changes with an extent of stride 0"));
             }
         });
-        self.local.sticky(range, self.number);
+        self.local.sticky(range, self.number, bad);
     }
 
     fn mem(&mut self, inst: &Inst, a: &MemAccess<'_>, at: InstAt, scope: &Scope<'_>, bad: &mut Problems) {
