@@ -2,7 +2,7 @@
 //!
 //! Built once a kernel; evaluating it is a few multiplications a value, so that the tiler may look at many candidates.
 
-use dvm_bc::{DType, Opcode};
+use dvm_bc::{Class, DType, Opcode};
 use dvm_npu::{Costs, MachineSpec};
 use smallvec::SmallVec;
 
@@ -31,6 +31,15 @@ struct PerElement {
     dma_bytes: f64,
 }
 
+/// An operand that varies along `have`, read by an instruction over a tile.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    tile: u16,
+    have: Mask,
+    fixed: f64,
+    per_element: f64,
+}
+
 /// Elements of a tile for each mask of the model.
 type Counts = SmallVec<[u64; 16]>;
 
@@ -43,6 +52,8 @@ pub(crate) struct Model {
     /// By mask.
     per_element: Vec<PerElement>,
     rows: Vec<Rows>,
+    /// Operands that are neither rows nor columns of their instruction's tile, unless tiles of some folds are single.
+    spreads: Vec<Spread>,
     /// Fixed ns of all vector instructions and of all transfers.
     fixed: (f64, f64),
     events: Vec<Event>,
@@ -58,6 +69,7 @@ impl Model {
         self.masks.clear();
         self.per_element.clear();
         self.rows.clear();
+        self.spreads.clear();
         self.fixed = (0.0, 0.0);
         self.events.clear();
         self.block = u64::from(spec.target.block);
@@ -138,8 +150,7 @@ impl Model {
         let dies = |v: u32, last: &[u32]| !imm(v) && last[v as usize] == here;
         let async_pipes = self.async_pipes;
         let kept = |v: u32| async_pipes && (lazy(v) || sp.stores.iter().any(|s| s.value == v));
-        let elementwise =
-            matches!(val.node, Node::Unary(..) | Node::Binary(..) | Node::Ternary(..) | Node::Cast(..));
+        let elementwise = elementwise(val);
         let heir = operands.iter().copied().find(|&o| {
             elementwise && dies(o, &self.last) && !kept(o) && mask(o) == val.mask && bytes(o) == bytes(here)
         });
@@ -198,6 +209,18 @@ impl Model {
     }
 
     fn time(&mut self, sp: &Space, val: &Val, costs: &Costs) {
+        if elementwise(val) {
+            for x in val.operands() {
+                let x = &sp.vals[x as usize];
+                if x.mask != 0 && x.mask != val.mask && !leads(x.mask, val.mask) && !trails(x.mask, val.mask)
+                {
+                    let tile = self.number(val.mask);
+                    let fixed = costs.vector.ns(Class::Move, x.dtype, 0.0);
+                    let per_element = costs.vector.ns(Class::Move, x.dtype, 1.0) - fixed;
+                    self.spreads.push(Spread { tile, have: x.mask, fixed, per_element });
+                }
+            }
+        }
         let mut vector = |op: Opcode, dtype: DType, mask: Mask| {
             let fixed = costs.vector.ns(op.class(), dtype, 0.0);
             self.fixed.0 += fixed;
@@ -255,6 +278,13 @@ impl Model {
             c.vector += p.vector_ns * n as f64;
             c.bytes += p.dma_bytes * n as f64;
         }
+        let wide = if self.spreads.is_empty() { 0 } else { sp.wide() };
+        for s in &self.spreads {
+            let (tile, have) = (self.masks[usize::from(s.tile)] & wide, s.have & wide);
+            if have != 0 && have != tile && !leads(have, tile) && !trails(have, tile) {
+                c.vector += s.fixed + s.per_element * counts[usize::from(s.tile)] as f64;
+            }
+        }
         c.dma += c.bytes / rate;
         for r in &self.rows {
             c.dma += counts[usize::from(r.mask)] as f64 / counts[usize::from(r.row)] as f64 * d.row_ns;
@@ -282,6 +312,15 @@ pub(crate) fn needed(val: &Val, sp: &Space) -> Mask {
     }
 }
 
+fn elementwise(val: &Val) -> bool {
+    matches!(val.node, Node::Unary(..) | Node::Binary(..) | Node::Ternary(..) | Node::Cast(..))
+}
+
+/// Whether `have` holds the innermost folds of `all`.
+fn trails(have: Mask, all: Mask) -> bool {
+    Mask::BITS - (all & !have).leading_zeros() <= have.trailing_zeros()
+}
+
 /// Whether `have` holds the outermost folds of `all`.
 fn leads(have: Mask, all: Mask) -> bool {
     (all & !have).trailing_zeros() >= Mask::BITS - have.leading_zeros()
@@ -295,18 +334,17 @@ fn spread_by(sp: &Space, val: &Val, operands: &[u32]) -> Mask {
         if have == 0 || have == val.mask {
             continue;
         }
-        let lacks = val.mask & !have;
-        // Leading folds: all that it lacks is inside them. Trailing folds: outside.
-        let split = if lacks > have { Mask::BITS - have.leading_zeros() } else { have.trailing_zeros() };
-        let whole = if lacks > have {
-            lacks.trailing_zeros() >= split
-        } else {
-            Mask::BITS - lacks.leading_zeros() <= split
+        // Where the instruction's tile is cut into rows and columns.
+        let cut = match (leads(have, val.mask), trails(have, val.mask)) {
+            (true, _) => Mask::BITS - have.leading_zeros(),
+            (_, true) => have.trailing_zeros(),
+            _ => return val.mask,
         };
-        if !whole || at.is_some_and(|a| a != (lacks > have, split)) {
+        // Folds between two cuts that the value lacks do not matter, but that is rare.
+        if at.is_some_and(|a| a != cut) {
             return val.mask;
         }
-        at = Some((lacks > have, split));
+        at = Some(cut);
     }
     0
 }

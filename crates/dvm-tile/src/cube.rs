@@ -106,107 +106,180 @@ pub(crate) fn choose(
     for f in &mut sp.folds[..mi] {
         f.cut(1);
     }
-    let target = &spec.target;
     let pack = pack(sp, p, spec);
-    let (mr, nr) = (u64::from(target.panel_mr), u64::from(target.nr(p.dtype.size())));
-    let elem = u64::from(layout::panel_elem_bytes(p.dtype));
-    let acc_elem = layout::acc_bytes(p.dtype, 1, 1);
-    let [cap_a, cap_b, cap_acc] = [Memory::PanelA, Memory::PanelB, Memory::Acc].map(|s| target.capacity(s));
+    let target = &spec.target;
     let bound = pack.is_some() && !target.async_pipes;
-    let (m, n) = (sp.folds[mi].n, sp.folds[ni].n);
     let batch = sp.folds[..mi].iter().fold(1u64, |b, f| b.saturating_mul(f.count));
-
-    let small = |space, needs, has| Fault::Memory { space, needs, has };
-    let most_k = cap_a / (mr * elem);
-    let most_k = if bound { most_k } else { most_k.min(cap_b / (nr * elem)) };
-    if most_k == 0 {
-        return Err(small(Memory::PanelA, mr * elem, cap_a));
-    }
-    let prefer = match (p.k <= K_WHOLE, m <= mr && bound) {
-        (true, _) | (_, true) => p.k,
-        _ => K_BLOCK,
+    let (m, n) = (sp.folds[mi].n, sp.folds[ni].n);
+    let mut search = Search {
+        p,
+        model,
+        spec,
+        limit,
+        bound,
+        size: [batch, m, n],
+        elem: u64::from(layout::panel_elem_bytes(p.dtype)),
+        panel: [u64::from(target.panel_mr), u64::from(target.nr(p.dtype.size()))],
+        best: None,
+        lack: None,
     };
-    let parts = p.k.div_ceil(most_k.min(prefer));
-    let k0 = p.k.div_ceil(parts).next_multiple_of(8).min(most_k.min(prefer)).min(p.k);
-    let k_count = p.k.div_ceil(k0);
-    let k_count = u32::try_from(k_count).map_err(|_| Fault::TooLarge("the number of blocks of k"))?;
-
-    let most_m = (cap_a / (k0 * elem) / mr * mr).min(cap_acc / (acc_elem * nr.min(n)));
-    if most_m < mr.min(m) {
-        return Err(small(Memory::Acc, mr.min(m) * nr.min(n) * acc_elem, cap_acc));
-    }
-    let most_m = if most_m < mr { most_m } else { most_m / mr * mr };
-    let costs = &spec.costs;
-    let cores = u64::from(costs.cube.cores.min(target.cores)).max(1);
-    let mut best: Option<(f64, u64, u64)> = None;
-    let mut smallest = u64::MAX;
-    let mut last_m0 = 0;
-    for pm in PARTS.map(|x| x * m.div_ceil(most_m)) {
-        let m0 = block(m, pm, mr);
-        if m0 == last_m0 {
+    let most = search.most_k()?;
+    let prefer = if p.k <= K_WHOLE || (m <= search.panel[0] && bound) { p.k } else { K_BLOCK };
+    let mut last = 0;
+    // Shorter blocks of k make room for more rows and columns, which matters where both operands are loaded.
+    for cut in [1, 2, 4, 8] {
+        let most = most.min(prefer);
+        let k0 = p.k.div_ceil(p.k.div_ceil(most) * cut).next_multiple_of(8).min(most).min(p.k);
+        if k0 == last {
             continue;
         }
-        last_m0 = m0;
-        let tiles_m = batch.saturating_mul(m.div_ceil(m0));
-        let mut most_n = cap_acc / (m0 * acc_elem);
-        if !bound {
-            most_n = most_n.min(cap_b / (k0 * elem) / nr * nr);
-        }
-        sp.folds[mi].cut(m0);
-        sp.folds[ni].cut(nr.min(n));
-        let strip = model.peak(sp);
-        smallest = smallest.min(strip);
-        if strip > limit {
-            continue;
-        }
-        most_n = most_n.min(nr.min(n) * (limit / strip.max(1)));
-        if most_n < nr.min(n) {
-            continue;
-        }
-        let most_n = if most_n < n { (most_n / nr * nr).max(1) } else { n };
-        let least = n.div_ceil(most_n);
-        let fill = cores.div_ceil(tiles_m);
-        let mut last_n0 = 0;
-        for pn in PARTS.map(|x| x * least).into_iter().chain([fill, 2 * fill]) {
-            if pn < least {
-                continue;
-            }
-            let n0 = block(n, pn, nr).min(most_n);
-            if n0 == last_n0 {
-                continue;
-            }
-            last_n0 = n0;
-            sp.folds[ni].cut(n0);
-            if model.peak(sp) > limit {
-                continue;
-            }
-            let tiles = tiles_m.saturating_mul(n.div_ceil(n0));
-            let c = model.tile_ns(sp, costs, tiles.min(cores) as f64);
-            let product = costs.cube.ns(p.dtype, m0 as u32, n0 as u32, k0 as u32);
-            let a_ns = (m0 * k0 * elem) as f64 / costs.cube.pack_rate;
-            let b_bytes = (k0 * n0 * u64::from(p.dtype.size())) as f64;
-            let step = if bound {
-                a_ns + product.max(b_bytes / costs.dma.core_rate)
-            } else if target.async_pipes {
-                product.max(a_ns + b_bytes / costs.cube.pack_rate)
-            } else {
-                a_ns + product + b_bytes / costs.cube.pack_rate
-            };
-            let ns = tiles.div_ceil(cores) as f64
-                * (costs.tile_ns + f64::from(k_count) * step + c.dma.max(c.vector));
-            if best.is_none_or(|b| ns < b.0) {
-                best = Some((ns, m0, n0));
-            }
+        last = k0;
+        search.at_k(sp, k0);
+        if bound || search.roomy(k0) {
+            break;
         }
     }
-    let Some((_, m0, n0)) = best else {
-        return Err(small(Memory::Ub, smallest, limit));
+    let Some(Choice { m0, n0, k0, .. }) = search.best else {
+        return Err(search.lack.unwrap_or(Fault::TooLarge("a matrix product's tile")));
     };
     sp.folds[mi].cut(m0);
     sp.folds[ni].cut(n0);
     tile::assign_extents(sp)?;
-    let k_tail = p.k - k0 * u64::from(k_count - 1);
+    let k_count = p.k.div_ceil(k0);
+    let k_tail = p.k - k0 * (k_count - 1);
+    let k_count = u32::try_from(k_count).map_err(|_| Fault::TooLarge("the number of blocks of k"))?;
     Ok(Blocks { k0: k0 as u32, k_tail: k_tail as u32, k_count, pack })
+}
+
+/// A candidate and its predicted time.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    ns: f64,
+    m0: u64,
+    n0: u64,
+    k0: u64,
+}
+
+/// The search for the fastest blocks.
+struct Search<'a> {
+    p: &'a Product,
+    model: &'a Model,
+    spec: &'a MachineSpec,
+    limit: u64,
+    /// The right operand is read where it is.
+    bound: bool,
+    /// Batch, m, n.
+    size: [u64; 3],
+    /// Bytes of an element in a panel.
+    elem: u64,
+    /// Height and width of panels.
+    panel: [u64; 2],
+    best: Option<Choice>,
+    /// What did not fit.
+    lack: Option<Fault>,
+}
+
+impl Search<'_> {
+    fn capacity(&self, space: Memory) -> u64 {
+        self.spec.target.capacity(space)
+    }
+
+    /// Largest block of k of which a panel of each operand fits.
+    fn most_k(&self) -> Result<u64, Fault> {
+        let fit = |space, width: u64| match self.capacity(space) / (width * self.elem) {
+            0 => Err(Fault::Memory { space, needs: width * self.elem, has: self.capacity(space) }),
+            k => Ok(k),
+        };
+        let [mr, nr] = self.panel;
+        let a = fit(Memory::PanelA, mr)?;
+        if self.bound { Ok(a) } else { Ok(a.min(fit(Memory::PanelB, nr)?)) }
+    }
+
+    /// Whether whole operands fit at this block of k.
+    fn roomy(&self, k0: u64) -> bool {
+        let [_, m, n] = self.size;
+        let fits = |space, count: u64| count.saturating_mul(k0 * self.elem) <= self.capacity(space);
+        fits(Memory::PanelA, m) && fits(Memory::PanelB, n)
+    }
+
+    /// Tries tiles of rows and columns at one block of k.
+    fn at_k(&mut self, sp: &mut Space, k0: u64) {
+        let [batch, m, n] = self.size;
+        let [mr, nr] = self.panel;
+        let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
+        let acc_elem = layout::acc_bytes(self.p.dtype, 1, 1);
+        let cap_acc = self.capacity(Memory::Acc);
+        let strip = nr.min(n);
+        let most_m = self.capacity(Memory::PanelA) / (k0 * self.elem) / mr * mr;
+        let most_m = most_m.min(cap_acc / (acc_elem * strip));
+        if most_m < mr.min(m) {
+            let needs = mr.min(m) * strip * acc_elem;
+            self.lack.get_or_insert(Fault::Memory { space: Memory::Acc, needs, has: cap_acc });
+            return;
+        }
+        let most_m = if most_m < mr { most_m } else { most_m / mr * mr };
+        let cores = u64::from(self.spec.costs.cube.cores.min(self.spec.target.cores)).max(1);
+        let mut last_m0 = 0;
+        for pm in PARTS.map(|x| x * m.div_ceil(most_m)) {
+            let m0 = block(m, pm, mr);
+            if m0 == last_m0 {
+                continue;
+            }
+            last_m0 = m0;
+            let tiles_m = batch.saturating_mul(m.div_ceil(m0));
+            sp.folds[mi].cut(m0);
+            sp.folds[ni].cut(strip);
+            let ub = self.model.peak(sp);
+            if ub > self.limit {
+                self.lack = Some(Fault::Memory { space: Memory::Ub, needs: ub, has: self.limit });
+                continue;
+            }
+            let mut most_n = (cap_acc / (m0 * acc_elem)).min(strip * (self.limit / ub.max(1)));
+            if !self.bound {
+                most_n = most_n.min(self.capacity(Memory::PanelB) / (k0 * self.elem) / nr * nr);
+            }
+            if most_n < strip {
+                continue;
+            }
+            let most_n = if most_n < n { (most_n / nr * nr).max(1) } else { n };
+            let least = n.div_ceil(most_n);
+            let fill = cores.div_ceil(tiles_m);
+            let mut last_n0 = 0;
+            for pn in PARTS.map(|x| x * least).into_iter().chain([fill, 2 * fill]) {
+                let n0 = block(n, pn, nr).min(most_n);
+                if pn < least || n0 == last_n0 {
+                    continue;
+                }
+                last_n0 = n0;
+                sp.folds[ni].cut(n0);
+                if self.model.peak(sp) > self.limit {
+                    continue;
+                }
+                let tiles = tiles_m.saturating_mul(n.div_ceil(n0));
+                let ns = tiles.div_ceil(cores) as f64 * self.tile_ns(sp, [m0, n0, k0], tiles.min(cores));
+                if self.best.is_none_or(|b| ns < b.ns) {
+                    self.best = Some(Choice { ns, m0, n0, k0 });
+                }
+            }
+        }
+    }
+
+    /// Predicted time of one tile.
+    fn tile_ns(&self, sp: &Space, [m0, n0, k0]: [u64; 3], sharing: u64) -> f64 {
+        let costs = &self.spec.costs;
+        let c = self.model.tile_ns(sp, costs, sharing as f64);
+        let product = costs.cube.ns(self.p.dtype, m0 as u32, n0 as u32, k0 as u32);
+        let a_ns = (m0 * k0 * self.elem) as f64 / costs.cube.pack_rate;
+        let b_bytes = (k0 * n0 * u64::from(self.p.dtype.size())) as f64;
+        let step = if self.bound {
+            a_ns + product.max(b_bytes / costs.dma.core_rate)
+        } else if self.spec.target.async_pipes {
+            product.max(a_ns + b_bytes / costs.cube.pack_rate)
+        } else {
+            a_ns + product + b_bytes / costs.cube.pack_rate
+        };
+        costs.tile_ns + self.p.k.div_ceil(k0) as f64 * step + c.dma.max(c.vector)
+    }
 }
 
 /// `total` in `parts` pieces of whole panels.
