@@ -150,8 +150,8 @@ impl Scalar {
         match dtype {
             DType::F32 => u64::from((self.as_f64() as f32).to_bits()),
             DType::F64 => self.as_f64().to_bits(),
-            DType::F16 => u64::from(half::f16::from_f64(self.as_f64()).to_bits()),
-            DType::BF16 => u64::from(half::bf16::from_f64(self.as_f64()).to_bits()),
+            DType::F16 => u64::from(half::f16::from_f32(round_to_odd(self.as_f64())).to_bits()),
+            DType::BF16 => u64::from(half::bf16::from_f32(round_to_odd(self.as_f64())).to_bits()),
             DType::I8 => int!(i8, u8),
             DType::U8 => int!(u8, u8),
             DType::I16 => int!(i16, u16),
@@ -184,4 +184,16 @@ impl Scalar {
             DType::Bool => Scalar::Int(i64::from(bits & 0xff != 0)),
         }
     }
+}
+
+/// `x` rounded to f32 toward zero, with the last bit set when inexact: rounding that to nearest in a narrower format is the
+/// rounding of `x` itself, which going through the nearest f32 is not.
+pub(crate) fn round_to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let back = f64::from(near);
+    if back == x || x.is_nan() {
+        return near;
+    }
+    let toward_zero = if back.abs() > x.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    f32::from_bits(toward_zero | 1)
 }

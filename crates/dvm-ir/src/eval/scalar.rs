@@ -3,28 +3,16 @@
 //! Floats are computed in f64 and rounded to their dtype; for f32 and narrower the double rounding of `+ - * / sqrt` is
 //! innocuous (53 >= 2*24 + 2). Integers are computed in i128 and wrapped.
 
-use crate::{BinaryOp, DType, UnaryOp};
+use crate::{BinaryOp, DType, UnaryOp, dtype::round_to_odd};
 
 /// `x` rounded to nearest even in a float dtype.
 pub(super) fn round(x: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => f64::from(x as f32),
-        DType::F16 => half::f16::from_f32(to_odd(x)).to_f64(),
-        DType::BF16 => half::bf16::from_f32(to_odd(x)).to_f64(),
+        DType::F16 => half::f16::from_f32(round_to_odd(x)).to_f64(),
+        DType::BF16 => half::bf16::from_f32(round_to_odd(x)).to_f64(),
         _ => x,
     }
-}
-
-/// `x` rounded to f32 toward zero, with the last bit set when inexact: a later rounding to a narrower format is then the
-/// rounding of `x` itself.
-fn to_odd(x: f64) -> f32 {
-    let near = x as f32;
-    let back = f64::from(near);
-    if back == x || x.is_nan() {
-        return near;
-    }
-    let toward_zero = if back.abs() > x.abs() { near.to_bits() - 1 } else { near.to_bits() };
-    f32::from_bits(toward_zero | 1)
 }
 
 /// An integer rounded to nearest even in a float dtype.
