@@ -26,17 +26,29 @@ pub(crate) fn narrow64(dtype: DType) -> CastFn {
 /// The conversion of dtypes that are not half; never called.
 unsafe fn nothing(_: *mut u8, _: *const u8, _: usize) {}
 
+/// `x` rounded to f32 toward zero with the last bit set when inexact: rounding that to a half is rounding `x` once.
+/// (`f16::from_f64` rounds twice.)
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let back = f64::from(near);
+    if back == x || x.is_nan() {
+        return near;
+    }
+    let toward_zero = if back.abs() > x.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    f32::from_bits(toward_zero | 1)
+}
+
 unsafe fn narrow64_f16(dst: *mut u8, src: *const u8, n: usize) {
     for i in 0..n {
         // SAFETY: the caller promises n elements on both sides.
-        unsafe { dst.cast::<f16>().add(i).write(f16::from_f64(*src.cast::<f64>().add(i))) };
+        unsafe { dst.cast::<f16>().add(i).write(f16::from_f32(to_odd(*src.cast::<f64>().add(i)))) };
     }
 }
 
 unsafe fn narrow64_bf16(dst: *mut u8, src: *const u8, n: usize) {
     for i in 0..n {
         // SAFETY: the caller promises n elements on both sides.
-        unsafe { dst.cast::<bf16>().add(i).write(bf16::from_f64(*src.cast::<f64>().add(i))) };
+        unsafe { dst.cast::<bf16>().add(i).write(bf16::from_f32(to_odd(*src.cast::<f64>().add(i)))) };
     }
 }
 
