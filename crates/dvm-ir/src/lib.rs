@@ -1,8 +1,4 @@
-//! Tensor graphs whose shapes are known only at run time.
-//!
-//! This crate knows no machine, no tile and no bytecode. It holds what every other layer talks about: dtypes, symbolic
-//! dims, graphs of ops, the fused-kernel form and the plan made of kernels.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod bind;
@@ -10,6 +6,7 @@ mod build;
 mod check;
 pub mod dim;
 mod display;
+mod docs;
 mod dtype;
 mod entity;
 mod error;
@@ -28,6 +25,7 @@ mod wire;
 
 pub use check::{Check, CheckCond};
 pub use dim::{Answer, Bindings, Dim, DimError, DimTable, DimValues, Symbol};
+pub use docs::ops_markdown;
 pub use dtype::{DType, Scalar};
 pub use error::IrError;
 pub use graph::*;
