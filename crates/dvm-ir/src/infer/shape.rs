@@ -13,7 +13,9 @@ impl Infer<'_> {
         if shape != self.shape(0) {
             let operand = self.operands[0];
             let (from, to) = (self.dims.product(&operand.shape), self.dims.product(&shape));
-            self.ensure(CheckCond::Equal(from, to), "element count")?;
+            let shown = |s: &[Dim]| self.dims.display_shape(s).to_string();
+            let what = format!("element count of {} and {}", shown(&operand.shape), shown(&shape));
+            self.ensure(CheckCond::Equal(from, to), what)?;
         }
         Ok(self.like(shape))
     }

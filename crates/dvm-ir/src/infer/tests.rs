@@ -96,11 +96,15 @@ fn shapes() {
         }),
         "f32[b, s, 384]",
     );
-    check(&[(F, &["b", "4"])], reshape(|t| vec![t.s]), "f32[s]\n4*b == s -- reshape \"node\": element count");
+    check(
+        &[(F, &["b", "4"])],
+        reshape(|t| vec![t.s]),
+        "f32[s]\n4*b == s -- reshape \"node\": element count of [b, 4] and [s]",
+    );
     check(
         &[(F, &["6"])],
         reshape(|t| vec![t.c(4)]),
-        "error: reshape \"node\" (f32[6]): element count: 6 == 4 never holds",
+        "error: reshape \"node\" (f32[6]): element count of [6] and [4]: 6 == 4 never holds",
     );
     check(&[(F, &["b", "s"])], |_| Op::Transpose { perm: vec![1, 0] }, "f32[s, b]");
     check(
