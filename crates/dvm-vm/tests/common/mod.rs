@@ -1,6 +1,8 @@
 //! Builds small programs, runs them, and models single elements.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod kernels;
+
 use std::sync::Arc;
 
 use dvm_bc::*;
