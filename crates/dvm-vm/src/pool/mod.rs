@@ -8,12 +8,17 @@
 //! The pool may be shared by any number of sessions: one launch uses the workers at a time, others meanwhile run on their
 //! own thread, so cores are not oversubscribed.
 
+mod gate;
+
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
+
+pub(crate) use gate::MAX_CHUNKS;
+use gate::{Gate, Line};
 
 use crate::exec::frame::Frame;
 
@@ -26,31 +31,6 @@ const STALL: Duration = Duration::from_micros(700);
 /// First and longest time of running alone after a stall.
 const ALONE_MS: (u32, u32) = (8, 128);
 
-/// Most chunks of a job.
-pub(crate) const MAX_CHUNKS: u32 = u16::MAX as u32;
-
-/// Chunks of the current job: epoch in the high half, then total, then the next to claim.
-#[derive(Clone, Copy)]
-struct Word(u64);
-
-impl Word {
-    fn new(epoch: u32, total: u32) -> Word {
-        Word(u64::from(epoch) << 32 | u64::from(total & 0xffff) << 16)
-    }
-    fn epoch(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-    fn total(self) -> u32 {
-        (self.0 >> 16) as u32 & 0xffff
-    }
-    fn next(self) -> u32 {
-        self.0 as u32 & 0xffff
-    }
-    fn open(self) -> bool {
-        self.next() < self.total()
-    }
-}
-
 /// A job: `run(context, worker, chunk)`.
 #[derive(Clone, Copy)]
 struct Job {
@@ -60,16 +40,9 @@ struct Job {
 
 unsafe fn no_job(_: *const (), _: usize, _: u32) {}
 
-/// Keeps what different cores write on different cache lines (two, for the adjacent-line prefetcher).
-#[repr(align(128))]
-struct Line<T>(T);
-
 struct Shared {
-    claim: Line<AtomicU64>,
-    done: Line<AtomicU32>,
+    gate: Gate,
     job: UnsafeCell<Job>,
-    /// Workers that are parked or about to be.
-    parked: AtomicU32,
     /// A launch holds the workers.
     busy: Line<AtomicBool>,
     panicked: AtomicBool,
@@ -79,25 +52,12 @@ struct Shared {
 }
 
 // SAFETY: `job` is written only by the holder of `busy` while no chunk is claimed or claimable, and read only between claiming a
-// chunk and counting it done; `claim` orders the two. Frame w is used only by worker w, inside a chunk.
+// chunk and counting it done; the gate orders the two. Frame w is used only by worker w, inside a chunk.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; a job's context is shared with workers only while the caller waits in `Team::run`, which demands Sync.
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// Claims a chunk of the current job.
-    fn claim(&self) -> Option<u32> {
-        let mut word = Word(self.claim.0.load(Ordering::Acquire));
-        while word.open() {
-            match self.claim.0.compare_exchange_weak(word.0, word.0 + 1, Ordering::Acquire, Ordering::Acquire)
-            {
-                Ok(_) => return Some(word.next()),
-                Err(now) => word = Word(now),
-            }
-        }
-        None
-    }
-
     /// Runs a chunk that this thread claimed.
     fn run(&self, worker: usize, chunk: u32) {
         // SAFETY: between claim and done the job is not written (see `Sync`).
@@ -106,14 +66,14 @@ impl Shared {
         if catch_unwind(AssertUnwindSafe(|| unsafe { (job.run)(job.context, worker, chunk) })).is_err() {
             self.panicked.store(true, Ordering::Relaxed);
         }
-        self.done.0.fetch_add(1, Ordering::Release);
+        self.gate.done();
     }
 
     fn worker(&self, worker: usize) {
         let mut idle: Option<Instant> = None;
         let mut spins = 0u32;
         while !self.stop.load(Ordering::Relaxed) {
-            if let Some(chunk) = self.claim() {
+            if let Some(chunk) = self.gate.claim() {
                 self.run(worker, chunk);
                 idle = None;
                 continue;
@@ -125,12 +85,7 @@ impl Shared {
             }
             let limit = if self.busy.0.load(Ordering::Relaxed) { SPIN_BUSY } else { SPIN };
             if idle.get_or_insert_with(Instant::now).elapsed() > limit {
-                // Announce, then look again: the caller publishes, then looks whom to wake.
-                self.parked.fetch_add(1, Ordering::SeqCst);
-                while !self.stop.load(Ordering::SeqCst) && !Word(self.claim.0.load(Ordering::SeqCst)).open() {
-                    std::thread::park();
-                }
-                self.parked.fetch_sub(1, Ordering::SeqCst);
+                self.gate.park(|| self.stop.load(Ordering::SeqCst), std::thread::park);
                 idle = None;
             }
         }
@@ -159,10 +114,8 @@ impl Pool {
     pub fn new(workers: usize) -> Pool {
         let workers = workers.clamp(1, 1024);
         let shared = Arc::new(Shared {
-            claim: Line(AtomicU64::new(Word::new(0, 0).0)),
-            done: Line(AtomicU32::new(0)),
+            gate: Gate::new(),
             job: UnsafeCell::new(Job { run: no_job, context: std::ptr::null() }),
-            parked: AtomicU32::new(0),
             busy: Line(AtomicBool::new(false)),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -282,13 +235,10 @@ impl Team<'_> {
         let context = Context { job, own, shared };
         // SAFETY: this thread holds `busy`, and all chunks of the last job are done, so nobody reads `job`.
         unsafe { *shared.job.get() = Job { run: call::<F>, context: (&raw const context).cast() } };
-        shared.done.0.store(0, Ordering::Relaxed);
-        let epoch = Word(shared.claim.0.load(Ordering::Relaxed)).epoch().wrapping_add(1);
-        shared.claim.0.store(Word::new(epoch, chunks).0, Ordering::SeqCst);
-        if wake && shared.parked.load(Ordering::SeqCst) > 0 {
+        if shared.gate.open(chunks) && wake {
             self.pool.wake.iter().for_each(Thread::unpark);
         }
-        while let Some(chunk) = shared.claim() {
+        while let Some(chunk) = shared.gate.claim() {
             shared.run(0, chunk);
         }
         self.join(chunks);
@@ -297,10 +247,10 @@ impl Team<'_> {
 
     /// Waits for the chunks that workers have claimed.
     fn join(&self, chunks: u32) {
-        let done = &self.pool.shared.done.0;
+        let gate = &self.pool.shared.gate;
         let mut waiting: Option<Instant> = None;
         let mut spins = 0u32;
-        while done.load(Ordering::Acquire) != chunks {
+        while !gate.all_done(chunks) {
             std::hint::spin_loop();
             spins = spins.wrapping_add(1);
             if spins.is_multiple_of(256) {
