@@ -31,7 +31,6 @@ mod error;
 mod exec;
 mod isa;
 mod kernels;
-#[allow(dead_code, unused_imports, reason = "called by the interpreter")]
 mod math;
 mod pool;
 mod runtime;

@@ -134,9 +134,8 @@ impl Runtime {
         let launch = self.pool().launches.fetch_add(1, Ordering::Relaxed) + 1;
         let frame = caller.frame.get_or_insert_with(|| Box::new(Frame::new()));
         let mut stats = Stats::default();
-        // Taken at the first step that is worth it, kept to the end.
+        // Taken at the first step that is worth it, kept while nothing stalls.
         let mut team = None;
-        let mut asked = false;
         for (number, step) in exe.steps.iter().enumerate() {
             if step.tiles == 0 {
                 continue;
@@ -164,17 +163,16 @@ impl Runtime {
             let panicked = if workers > 1 && chunks > 1 {
                 match &self.backend {
                     Backend::Pool(pool) => {
-                        if !asked {
-                            team = pool.enter();
-                            asked = true;
-                        }
+                        team = team.or_else(|| pool.enter());
                         match &mut team {
-                            Some(team) => {
+                            Some(held) => {
                                 stats.parallel_steps += 1;
-                                team.run(chunks, step.cost > WAKE_NS, frame, &|f: &mut Frame, c| {
-                                    run.chunk(f, c)
-                                })
-                                .is_err()
+                                let job = |f: &mut Frame, c| run.chunk(f, c);
+                                let outcome = held.run(chunks, step.cost > WAKE_NS, frame, &job);
+                                if outcome.stalled {
+                                    team = None;
+                                }
+                                outcome.panicked
                             }
                             None => run.alone(frame, chunks),
                         }

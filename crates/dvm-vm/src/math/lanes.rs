@@ -87,14 +87,6 @@ pub(crate) trait Lanes: Copy {
         let s = Self::and_bits(sign.bits(), Self::splat_bits(i32::MIN));
         Self::from_bits(Self::or_bits(self.abs().bits(), s))
     }
-    #[inline(always)]
-    fn gt(self, b: Self) -> Self::Mask {
-        b.lt(self)
-    }
-    #[inline(always)]
-    fn ge(self, b: Self) -> Self::Mask {
-        b.le(self)
-    }
     /// `self * b + c` with constants.
     #[inline(always)]
     fn fma_c(self, b: f32, c: f32) -> Self {

@@ -9,10 +9,6 @@ use crate::Isa;
 
 /// Lanes of a block of a sum along a row.
 pub(crate) const LANES: usize = 64;
-/// Elements of a block of a sum along a row.
-pub(crate) const BLOCK_X: usize = 4096;
-/// Rows of a block of a sum across rows.
-pub(crate) const BLOCK_Y: usize = 64;
 
 /// Reduces `n` contiguous elements to one.
 pub(crate) type RowFn = unsafe fn(src: *const f32, n: usize) -> f32;
@@ -31,7 +27,7 @@ macro_rules! by_level {
     };
 }
 
-/// The sum of one block of at most [`BLOCK_X`] elements (0 for none), in the order above.
+/// The sum of one block of at most [`SUM_BLOCK_X`](dvm_bc::layout::SUM_BLOCK_X) elements (0 for none), in the order above.
 pub(crate) fn sum_x_f32(isa: Isa) -> RowFn {
     by_level!(isa, sum_x)
 }
@@ -43,7 +39,7 @@ pub(crate) fn max_x_f32(isa: Isa) -> RowFn {
 pub(crate) fn min_x_f32(isa: Isa) -> RowFn {
     by_level!(isa, extreme_x::<Smallest>)
 }
-/// Sums of one block of at most [`BLOCK_Y`] rows: each output adds its rows in order, from +0.
+/// Sums of one block of at most [`SUM_BLOCK_Y`](dvm_bc::layout::SUM_BLOCK_Y) rows: each output adds its rows in order, from +0.
 pub(crate) fn sum_y_f32(isa: Isa) -> RowsFn {
     by_level!(isa, sum_y)
 }

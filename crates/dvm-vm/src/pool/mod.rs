@@ -26,7 +26,7 @@ use crate::exec::frame::Frame;
 const SPIN: Duration = Duration::from_micros(20);
 /// How long it spins while a launch is between parallel steps.
 const SPIN_BUSY: Duration = Duration::from_micros(200);
-/// A join that waits longer than this, and than the caller's own share took, means that a worker was preempted.
+/// A join that waits longer than this and than the caller's own chunks took on average means that a worker was preempted.
 const STALL: Duration = Duration::from_micros(700);
 /// First and longest time of running alone after a stall.
 const ALONE_MS: (u32, u32) = (8, 128);
@@ -198,9 +198,14 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// A chunk of a job panicked.
-#[derive(Debug)]
-pub(crate) struct Panicked;
+/// How a job went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// A chunk panicked.
+    pub(crate) panicked: bool,
+    /// A worker seems to have lost its core; it is better to go on alone.
+    pub(crate) stalled: bool,
+}
 
 /// Exclusive use of a pool's workers.
 pub(crate) struct Team<'a> {
@@ -210,7 +215,7 @@ pub(crate) struct Team<'a> {
 impl Team<'_> {
     /// Runs chunks `0..chunks` on the workers, and on this thread as worker 0 with its own frame. Returns when all are done.
     /// `wake` wakes parked workers.
-    pub(crate) fn run<F>(&mut self, chunks: u32, wake: bool, own: &mut Frame, job: &F) -> Result<(), Panicked>
+    pub(crate) fn run<F>(&mut self, chunks: u32, wake: bool, own: &mut Frame, job: &F) -> Outcome
     where
         F: Fn(&mut Frame, u32) + Sync,
     {
@@ -238,38 +243,44 @@ impl Team<'_> {
         if shared.gate.open(chunks) && wake {
             self.pool.wake.iter().for_each(Thread::unpark);
         }
+        let started = Instant::now();
+        let mut mine = 0;
         while let Some(chunk) = shared.gate.claim() {
             shared.run(0, chunk);
+            mine += 1;
         }
-        self.join(chunks);
-        if shared.panicked.swap(false, Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
+        let stalled = self.join(chunks, started, mine);
+        Outcome { panicked: shared.panicked.swap(false, Ordering::Relaxed), stalled }
     }
 
-    /// Waits for the chunks that workers have claimed.
-    fn join(&self, chunks: u32) {
-        let gate = &self.pool.shared.gate;
-        let mut waiting: Option<Instant> = None;
+    /// Waits for the chunks that workers have claimed; whether one took suspiciously long.
+    fn join(&self, chunks: u32, started: Instant, mine: u32) -> bool {
+        let (pool, gate) = (self.pool, &self.pool.shared.gate);
         let mut spins = 0u32;
+        // When the wait began, and from when on it is a stall.
+        let mut waiting: Option<(Instant, Duration)> = None;
+        let mut stalled = false;
         while !gate.all_done(chunks) {
             std::hint::spin_loop();
             spins = spins.wrapping_add(1);
             if spins.is_multiple_of(256) {
-                let since = waiting.get_or_insert_with(Instant::now).elapsed();
-                if since > STALL {
+                let (since, limit) = *waiting.get_or_insert_with(|| {
+                    let now = Instant::now();
+                    (now, STALL + 2 * (now - started) / mine.max(1))
+                });
+                stalled |= since.elapsed() > limit;
+                if stalled {
                     // Somebody else may need this core to finish: perhaps the very worker.
                     std::thread::yield_now();
                 }
             }
         }
-        match waiting {
-            Some(t) if t.elapsed() > STALL => self.pool.back_off(),
-            Some(_) => {}
-            None => {
-                if self.pool.alone_ms.load(Ordering::Relaxed) != ALONE_MS.0 {
-                    self.pool.alone_ms.store(ALONE_MS.0, Ordering::Relaxed);
-                }
-            }
+        if stalled {
+            pool.back_off();
+        } else if waiting.is_none() && pool.alone_ms.load(Ordering::Relaxed) != ALONE_MS.0 {
+            pool.alone_ms.store(ALONE_MS.0, Ordering::Relaxed);
         }
+        stalled
     }
 }
 
