@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{K, check};
+use common::{K, check, run};
 use dvm_ir::kernel::{AxisSet, KOp, KReduce};
 use dvm_ir::{BinaryOp, DType, UnaryOp};
+use dvm_npu::MachineSpec;
+use dvm_vm::Isa;
 
 const F32: DType = DType::F32;
 
@@ -365,6 +367,43 @@ fn matmuls_of_other_types() {
             let c = k.matmul(dtype, 50, false, false, packable);
             k.store(c, &[0, 1]);
             check(&k);
+        }
+    }
+}
+
+/// The same bits for any number of cores the compiler knows of, any number of threads, and any instruction-set level.
+#[test]
+fn bits_do_not_depend_on_the_machine() {
+    let mut kernels = vec![layer_norm([37, 384]), layer_norm([3, 20_000])];
+    for shape in [[130, 70], [1, 500], [64, 64]] {
+        let mut k = K::new("matmul", &shape);
+        let c = k.matmul(F32, 900, false, false, true);
+        let r = k.load(F32, &[0, 1]);
+        let y = k.binary(BinaryOp::Add, c, r);
+        let y = k.unary(UnaryOp::Tanh, y);
+        k.store(y, &[0, 1]);
+        kernels.push(k);
+    }
+    for (shape, over) in [([300, 40], 0), ([40, 9000], 1), ([9000, 130], 0)] {
+        let mut k = K::new("sum_exp", &shape);
+        let x = k.load(F32, &[0, 1]);
+        let e = k.unary(UnaryOp::Exp, x);
+        let s = k.reduce(KReduce::Sum, e, &[over]);
+        k.store(s, &[1 - over]);
+        kernels.push(k);
+    }
+    for k in &kernels {
+        let mut first = None;
+        for cores in [1, 2, 3, 7] {
+            let mut spec = MachineSpec::named("host-ref").unwrap();
+            spec.target.cores = cores;
+            spec.costs.cube.cores = cores;
+            for (isa, workers) in [(Isa::detect(), cores as usize), (Isa::Portable, 2)] {
+                let got = run(k, &spec, isa, workers);
+                let name = &k.kernel.name;
+                let same = first.get_or_insert_with(|| got.clone()) == &got;
+                assert!(same, "{name}: other bits with {cores} cores, {workers} threads, {isa:?}");
+            }
         }
     }
 }
