@@ -67,7 +67,7 @@ fn pack(sp: &Space, p: &Product, spec: &MachineSpec) -> Option<Pack> {
     let moving = batch.iter().zip(strides).filter(|(f, s)| f.n > 1 && **s != 0);
     let stacked = moving.clone().count() > 0;
     let whole = moving.map(|(_, s)| *s).all(|s| s % matrix == 0 && s > 0);
-    if stacked && !(whole && offset == 0 && p.b_len % (p.k * n_fold.n) == 0) {
+    if stacked && !(whole && offset == 0 && p.b_len.is_multiple_of(p.k * n_fold.n)) {
         return None;
     }
     let (k, n) = (p.k, n_fold.n);

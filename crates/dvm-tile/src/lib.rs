@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod check;
 mod compile;
 mod cost;
 mod cube;

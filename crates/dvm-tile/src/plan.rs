@@ -175,6 +175,15 @@ impl<'a> Builder<'a> {
                 steps.push(Step { units });
             }
         }
+        tracing::debug!(
+            templates = self.templates.len(),
+            steps = steps.len(),
+            arguments = self.args.len(),
+            workspace = workspace.unwrap_or(0),
+            "plan `{}` compiled for {}",
+            plan.name,
+            self.spec.target.name
+        );
         let program = Program {
             name: plan.name.clone(),
             target: self.spec.target.clone(),
@@ -435,3 +444,7 @@ fn release(holes: &mut Vec<Hole>, h: Hole) {
         _ => holes.insert(i, h),
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -9,6 +9,7 @@ use dvm_ir::kernel::{Access, AxisSet, KOp, KReduce, MAX_AXES};
 use dvm_ir::{Dim, DimValues, Kernel, Scalar};
 use smallvec::SmallVec;
 
+use crate::check::check;
 use crate::error::Fault;
 use crate::lower::{self, Lowered};
 
@@ -611,51 +612,4 @@ impl DoubleEndedIterator for Bits {
 /// Positions of the set bits, rising.
 pub(crate) fn bits(mask: Mask) -> Bits {
     Bits(mask)
-}
-
-/// The rules that everything else relies on to index safely.
-fn check(kernel: &Kernel) -> Result<(), Fault> {
-    let err = |value: usize, what: &'static str| Err(Fault::Malformed { value, what });
-    let (axes, operands) = (kernel.axes.len(), kernel.operands.len());
-    if operands > usize::from(u16::MAX) {
-        return Err(Fault::TooLarge("the number of operands"));
-    }
-    for (i, inst) in kernel.body.iter().enumerate() {
-        let fine = |a: &Access| a.strides.len() == axes;
-        let known = |o: u32| (o as usize) < operands;
-        if inst.mask.0 >> axes.min(31) != 0 {
-            return err(i, "varies along an axis that does not exist");
-        }
-        let ok = match &inst.op {
-            KOp::Load { operand, access } => known(*operand) && fine(access),
-            KOp::Gather { operand, access, index, .. } => {
-                known(*operand) && fine(access) && index.index() < i
-            }
-            KOp::Const(_) | KOp::DimConst(_) => true,
-            KOp::Iota { access } => fine(access),
-            KOp::Unary(_, x) | KOp::Cast(x) | KOp::Reduce(_, x, _) => x.index() < i,
-            KOp::Binary(_, a, b) => a.index() < i && b.index() < i,
-            KOp::Fma(a, b, c) | KOp::Select(a, b, c) | KOp::Clamp(a, b, c) => {
-                a.index() < i && b.index() < i && c.index() < i
-            }
-            KOp::ArgReduce { x, axis, .. } | KOp::CumSum { x, axis, .. } => {
-                x.index() < i && usize::from(*axis) < axes
-            }
-            KOp::MatMul { a, a_access, b, b_access, .. } => {
-                i == 0 && axes >= 2 && known(*a) && known(*b) && fine(a_access) && fine(b_access)
-            }
-        };
-        if !ok {
-            return err(i, "an operand, axis or access does not exist");
-        }
-    }
-    for s in &kernel.stores {
-        if s.value.index() >= kernel.body.len()
-            || s.operand as usize >= operands
-            || s.access.strides.len() != axes
-        {
-            return err(kernel.body.len(), "a store's operand, value or access does not exist");
-        }
-    }
-    Ok(())
 }

@@ -53,7 +53,8 @@ fn straighten(sp: &mut Space) {
         let f = &mut sp.folds[i];
         if f.ragged() && Some(i) != outermost {
             // Only rows are worth looking for a divisor.
-            let even = (1..=u64::from(f.tile)).rev().find(|t| f.n % t == 0).filter(|_| Some(i) == last);
+            let even =
+                (1..=u64::from(f.tile)).rev().find(|&t| f.n.is_multiple_of(t)).filter(|_| Some(i) == last);
             f.cut(even.unwrap_or(1));
         }
     }
