@@ -1,6 +1,7 @@
 //! Plan, tiling and disassembly of small graphs, on a frozen host and on an NPU, for review by diff.
 //!
-//! A case is a graph whose first line, a comment, binds its symbols.
+//! A case is a graph whose first line, a comment, binds its symbols. After a change that is meant, `INSTA_UPDATE=always cargo test -p dvm
+//! --test snapshots` writes the new form.
 
 use std::fmt::Write as _;
 
