@@ -26,6 +26,16 @@ pub(crate) enum Fail {
     Cut(String),
 }
 
+impl std::fmt::Display for Fail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fail::Split { .. } => f.write_str("its axes do not settle"),
+            Fail::Materialise(_) => f.write_str("an operand must be in memory first"),
+            Fail::Cut(s) => f.write_str(s),
+        }
+    }
+}
+
 /// A kernel with what its operands are.
 #[derive(Clone, Debug)]
 pub(crate) struct Built {

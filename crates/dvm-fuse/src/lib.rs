@@ -67,30 +67,36 @@ impl Default for FuseOptions {
 #[non_exhaustive]
 pub enum FuseError {
     /// A node makes no kernel.
-    #[error("{op} ({node}): {reason}")]
+    #[error("{op}: {reason}")]
     Node {
-        /// Mnemonic of the op.
+        /// Mnemonic of the primitive op, and its name where it has one.
         op: String,
-        /// The node, in the lowered graph.
-        node: NodeId,
+        /// The node it comes from.
+        node: Option<NodeId>,
         /// What is wrong.
         reason: String,
     },
     /// Nodes that were to share a kernel do not.
     #[error("kernel of nodes {nodes:?}: {reason}")]
     Region {
-        /// The nodes, in the lowered graph.
+        /// The nodes they come from.
         nodes: Vec<NodeId>,
         /// What is wrong.
         reason: String,
     },
 }
 
+/// Whatever the limits say, no kernel has more ops.
+const MAX_OPS: usize = 128;
+
 /// Plans a graph that verifies.
 ///
 /// # Errors
 /// When an op makes no kernel, e.g. because it has more axes than a kernel can have.
 pub fn plan(graph: &Graph, opts: &FuseOptions) -> Result<Plan, FuseError> {
+    // Emission recurses along the ops of a kernel.
+    let ops = opts.limits.ops.min(MAX_OPS);
+    let opts = &FuseOptions { limits: FuseLimits { ops, ..opts.limits.clone() }, ..opts.clone() };
     let mut p = lower::lower(graph, opts.fuse);
     let mut dims = std::mem::take(&mut p.g.dims);
     let regions = regions::grow(&p, &mut dims, opts)?;

@@ -59,6 +59,9 @@ pub(crate) struct Regions {
     pub(crate) cuts: FxHashMap<(NodeId, ValueId), String>,
 }
 
+/// Most views between a value and memory.
+const MAX_VIEWS: usize = 8;
+
 /// Most ops of a producer that is recomputed in each consumer.
 const MAX_INLINE: usize = 4;
 
@@ -106,6 +109,8 @@ pub(crate) struct Grow<'a> {
     r: Regions,
     /// Per cheap node, the ops from its leaves to it.
     cost: Vec<usize>,
+    /// Per view or cheap node, the most views below it that are not stored.
+    depth: Vec<usize>,
 }
 
 /// Grows the regions of a graph.
@@ -114,11 +119,12 @@ pub(crate) fn grow(p: &Prim, t: &mut DimTable, opts: &FuseOptions) -> Result<Reg
     let region = vec![None; p.g.nodes.len()];
     let cheap = class.iter().map(|&c| c == Class::Inline).collect();
     let r = Regions { all: vec![], state: State { class, cheap, region }, cuts: FxHashMap::default() };
-    let mut g = Grow { p, t, opts, r, cost: vec![0; p.g.nodes.len()] };
+    let mut g = Grow { p, t, opts, r, cost: vec![0; p.g.nodes.len()], depth: vec![0; p.g.nodes.len()] };
     for i in 0..p.g.nodes.len() {
         let n = NodeId::new(i);
         match g.r.state.class[i] {
-            Class::View | Class::Inline | Class::Concat => {}
+            Class::View => g.view(n)?,
+            Class::Inline | Class::Concat => {}
             _ => g.add(n)?,
         }
     }
@@ -214,6 +220,19 @@ impl Grow<'_> {
         build(&mut Cx { p: self.p, t: self.t, state: &self.r.state }, members, &roots)
     }
 
+    /// The most views between a value and memory.
+    fn depth_of(&self, v: ValueId) -> usize {
+        match self.p.g.value(v).def {
+            ValueDef::Node(n) if self.r.state.region[n.index()].is_none() => self.depth[n.index()],
+            _ => 0,
+        }
+    }
+    /// Stores a view on top of very many others, so that no chain of views is long.
+    fn view(&mut self, n: NodeId) -> Result<(), FuseError> {
+        let v = self.p.g.nodes[n.index()].output;
+        self.depth[n.index()] = 1 + self.depth_of(self.p.g.nodes[n.index()].inputs[0]);
+        if self.depth[n.index()] > MAX_VIEWS { self.materialise(v) } else { Ok(()) }
+    }
     fn add(&mut self, n: NodeId) -> Result<(), FuseError> {
         if self.opts.fuse && (self.is_inline(n) || self.join_any(n)) {
             return Ok(());
@@ -258,6 +277,7 @@ impl Grow<'_> {
             return false;
         }
         self.cost[n.index()] = cost;
+        self.depth[n.index()] = node.inputs.iter().map(|&v| self.depth_of(v)).max().unwrap_or(0);
         self.r.state.class[n.index()] = Class::Inline;
         self.r.state.cheap[n.index()] = true;
         true
@@ -310,17 +330,17 @@ impl Grow<'_> {
     }
     fn error(&self, n: NodeId, fail: &Fail) -> FuseError {
         let node = &self.p.g.nodes[n.index()];
-        let reason = match fail {
-            Fail::Cut(s) => s.clone(),
-            other => format!("{other:?}"),
+        let op = match &self.p.g.value(node.output).name {
+            Some(name) => format!("{} {name:?}", node.op.mnemonic()),
+            None => node.op.mnemonic().into(),
         };
-        FuseError::Node { op: node.op.mnemonic().into(), node: n, reason }
+        FuseError::Node { op, node: self.p.origin[n.index()].first().copied(), reason: fail.to_string() }
     }
     /// Makes sure that a value is stored.
     fn materialise(&mut self, v: ValueId) -> Result<(), FuseError> {
         let ValueDef::Node(n) = self.p.g.value(v).def else {
             let reason = "an input has no strided form".into();
-            return Err(FuseError::Node { op: "input".into(), node: NodeId(u32::MAX), reason });
+            return Err(FuseError::Node { op: "input".into(), node: None, reason });
         };
         match self.r.state.class[n.index()] {
             Class::Inline => {
@@ -469,9 +489,7 @@ impl Grow<'_> {
         }
         match self.build(members) {
             Ok(built) => exceeds(&built.kernel, &self.opts.limits).map_or(Ok(()), Err),
-            Err(Fail::Cut(s)) => Err(s),
-            Err(Fail::Materialise(_)) => Err("an operand must be in memory first".into()),
-            Err(Fail::Split { .. }) => Err("its axes do not settle".into()),
+            Err(fail) => Err(fail.to_string()),
         }
     }
     /// Makes `r` depend on other regions, and what depends on `r` too.

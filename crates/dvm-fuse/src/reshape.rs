@@ -158,3 +158,77 @@ fn merged(t: &mut DimTable, dims: &[Dim], strides: &[Dim]) -> Option<Dim> {
     }
     strides.last().copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dims from text: products of `b`, `s` and numbers.
+    fn dims(t: &mut DimTable, s: &str) -> Vec<Dim> {
+        let one = |t: &mut DimTable, w: &str| {
+            w.split('*').fold(Dim::ONE, |p, f| {
+                let f = match f.parse() {
+                    Ok(n) => t.constant(n),
+                    Err(_) => t.symbol(f),
+                };
+                t.mul(p, f)
+            })
+        };
+        s.split_whitespace().map(|w| one(t, w)).collect()
+    }
+
+    #[test]
+    fn runs_are_as_short_as_provable() {
+        for (us, vs, want) in [
+            ("b s 32", "b s 4 8", "0..1=0..1 1..2=1..2 2..3=2..4"),
+            ("b s 4 8", "b*s 32", "0..2=0..1 2..4=1..2"),
+            ("4 6", "6 4", "0..2=0..2"),
+            ("b 12", "b*3 4", "0..2=0..2"),
+            ("s", "b 4", "0..1=0..2"),
+            ("b 2 s", "2*b s", "0..2=0..1 2..3=1..2"),
+        ] {
+            let mut t = DimTable::new();
+            let (u, v) = (dims(&mut t, us), dims(&mut t, vs));
+            let runs: Vec<String> =
+                align(&mut t, &u, &v).iter().map(|(a, b)| format!("{a:?}={b:?}")).collect();
+            assert_eq!(runs.join(" "), want, "{us} -> {vs}");
+        }
+    }
+
+    #[test]
+    fn strides_of_reshaped_views() {
+        for (us, strides, vs, want) in [
+            ("b s 32", "32*s 32 1", "b s 4 8", Some("32*s 32 8 1")),
+            ("b s 32", "32*s 32 1", "b*s 32", Some("32 1")),
+            ("b 4 s 8", "32*s 8 32 1", "b 4 s 8", Some("32*s 8 32 1")),
+            ("b s 4 8", "32*s 8 8*s 1", "b s 32", None),
+            ("s 6", "1 s", "s 2 3", Some("1 3*s s")),
+            ("4 6", "1 4", "6 4", None),
+            ("b 1 s", "s 7 1", "b*s", Some("1")),
+        ] {
+            let mut t = DimTable::new();
+            let (u, st, v) = (dims(&mut t, us), dims(&mut t, strides), dims(&mut t, vs));
+            let got = strided(&mut t, &u, &st, &v).map(|s| s.to_vec());
+            assert_eq!(got, want.map(|w| dims(&mut t, w)), "{us} at {strides} -> {vs}");
+        }
+    }
+
+    #[test]
+    fn digits_regroup_or_say_what_to_split() {
+        let (outer, inner) = (4, 8);
+        for (extents, to, want) in [
+            ("b s 4 8", "b s 32", Ok(vec![vec![0], vec![1], vec![2, 3]])),
+            ("b 32", "b 4 8", Err(Some(1))),
+            ("4 6", "6 4", Err(None)),
+            ("b s", "b 1 s", Ok(vec![vec![0], vec![], vec![1]])),
+        ] {
+            let mut t = DimTable::new();
+            let (e, d) = (dims(&mut t, extents), dims(&mut t, to));
+            let digits: Digits = (0..e.len() as u8).collect();
+            let got =
+                regroup(&mut t, &digits, &e, &d).map(|g| g.iter().map(|x| x.to_vec()).collect::<Vec<_>>());
+            let split = |axis| Regroup::Split { axis, outer: t.constant(outer), inner: t.constant(inner) };
+            assert_eq!(got, want.map_err(|a| a.map_or(Regroup::Unrelated, split)), "{extents} -> {to}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use dvm_ir::{DimTable, Graph, Kernel, NodeId, Op, Plan, ValueDef, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::FuseError;
-use crate::emit::{Built, Cx, Fail, build};
+use crate::emit::{Built, Cx, build};
 use crate::lower::Prim;
 use crate::regions::{Class, Regions};
 
@@ -55,11 +55,8 @@ fn kernels(p: &Prim, t: &mut DimTable, r: &Regions) -> Result<Vec<Done>, FuseErr
         }
         let cx = &mut Cx { p, t, state: &r.state };
         let built = build(cx, members, &roots).map_err(|fail| FuseError::Region {
-            nodes: members.clone(),
-            reason: match fail {
-                Fail::Cut(s) => s,
-                other => format!("{other:?}"),
-            },
+            nodes: members.iter().flat_map(|n| p.origin[n.index()].iter().copied()).collect(),
+            reason: fail.to_string(),
         })?;
         for &v in &built.reads {
             need(p, r, v, &mut needed);

@@ -6,8 +6,8 @@
 //! everything else follows by composing index maps from there.
 
 use dvm_ir::kernel::AxisSet;
-use dvm_ir::{Dim, DimTable, Node, NodeId, Op, ValueId};
-use rustc_hash::FxHashMap;
+use dvm_ir::{Dim, DimTable, Node, NodeId, Op, ValueDef, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::affine::{Digits, Map, of_digits, same};
@@ -86,23 +86,31 @@ impl Space {
     }
 }
 
-/// Ops of a region and the views and recomputed ops below them.
+/// Most hops from a member to a view or recomputed op that ties axes for it.
+const MAX_HOPS: usize = 16;
+
+/// Ops of a region and the views and recomputed ops below them, stored or not: what is stored for others while a region
+/// grows must not change its axes.
 fn scope(p: &Prim, state: &State, members: &[NodeId]) -> Vec<NodeId> {
-    let mut seen: Vec<NodeId> = members.to_vec();
-    let mut next = 0;
-    while next < seen.len() {
-        for &v in &p.g.nodes[seen[next].index()].inputs {
-            if let dvm_ir::ValueDef::Node(n) = p.g.value(v).def
-                && (state.class[n.index()] == Class::View || state.cheap[n.index()])
-                && !seen.contains(&n)
-            {
-                seen.push(n);
+    let mut seen: FxHashSet<NodeId> = members.iter().copied().collect();
+    let mut scope = members.to_vec();
+    let mut edge = 0;
+    for _ in 0..MAX_HOPS {
+        let hop = edge..scope.len();
+        edge = scope.len();
+        for i in hop {
+            for &v in &p.g.nodes[scope[i].index()].inputs {
+                if let ValueDef::Node(n) = p.g.value(v).def
+                    && (state.class[n.index()] == Class::View || state.cheap[n.index()])
+                    && seen.insert(n)
+                {
+                    scope.push(n);
+                }
             }
         }
-        next += 1;
     }
-    seen.sort_unstable();
-    seen
+    scope.sort_unstable();
+    scope
 }
 
 /// The value whose axes are the axes of the space.
