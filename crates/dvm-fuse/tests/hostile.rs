@@ -1,10 +1,7 @@
 //! Large and odd graphs plan in reasonable time, without deep recursion.
 
-mod common;
-
-use common::tensor;
 use dvm_fuse::{FuseLimits, FuseOptions, plan};
-use dvm_ir::{BinaryOp, DType, Dim, Graph, Op, UnaryOp};
+use dvm_ir::{BinaryOp, DType, Dim, Graph, Op, Scalar, Tensor, UnaryOp};
 
 fn check(g: &Graph) -> usize {
     let limits = FuseLimits { ops: usize::MAX, operands: usize::MAX, live: usize::MAX };
@@ -86,7 +83,7 @@ fn many_readers_and_outputs() {
     let mut g = Graph::new("readers");
     let s = g.dims.symbol("s");
     let x = g.input("x", DType::F32, &[s]);
-    let w = g.constant(None, tensor(DType::F32, &[1], 3));
+    let w = g.constant(None, Tensor::scalar(DType::F32, Scalar::Float(0.5)));
     let e = g.unary(UnaryOp::Exp, x).unwrap();
     for i in 0..1000 {
         let y = if i % 2 == 0 { g.unary(UnaryOp::Tanh, e).unwrap() } else { g.add(e, w).unwrap() };
