@@ -4,7 +4,6 @@
 
 use dvm_bc::{Class, DType, Opcode};
 use dvm_npu::{Costs, MachineSpec};
-use smallvec::SmallVec;
 
 use crate::space::{Mask, Node, Space, Val, bits};
 
@@ -40,8 +39,11 @@ struct Spread {
     per_element: f64,
 }
 
-/// Elements of a tile for each mask of the model.
-type Counts = SmallVec<[u64; 16]>;
+/// Masks whose elements are counted once a candidate; few kernels have more.
+const COUNTED: usize = 16;
+
+/// Elements of a tile for the first masks of the model.
+type Counts = [u64; COUNTED];
 
 /// Memory and work of a kernel's tile. Reused from kernel to kernel.
 ///
@@ -249,7 +251,15 @@ impl Model {
     }
 
     fn counts(&self, sp: &Space) -> Counts {
-        self.masks.iter().map(|&m| sp.elements(m)).collect()
+        let mut counts = [1; COUNTED];
+        for (n, &m) in counts.iter_mut().zip(&self.masks) {
+            *n = sp.elements(m);
+        }
+        counts
+    }
+    fn count(&self, sp: &Space, counts: &Counts, mask: u16) -> u64 {
+        let i = usize::from(mask);
+        counts.get(i).copied().unwrap_or_else(|| sp.elements(self.masks[i]))
     }
 
     /// Bytes of vector memory that a tile needs at once.
@@ -259,7 +269,7 @@ impl Model {
         let mask = self.block - 1;
         let (mut live, mut peak) = (0u64, 0u64);
         for e in &self.events {
-            let bytes = counts[usize::from(e.mask)].saturating_mul(e.bytes.unsigned_abs());
+            let bytes = self.count(sp, &counts, e.mask).saturating_mul(e.bytes.unsigned_abs());
             let bytes = bytes.saturating_add(mask) & !mask;
             live = if e.bytes < 0 { live.saturating_sub(bytes) } else { live.saturating_add(bytes) };
             peak = peak.max(live);
@@ -274,20 +284,22 @@ impl Model {
         let d = &costs.dma;
         let rate = d.core_rate.min(d.cache_rate / sharing);
         let mut c = TileCost { dma: self.fixed.1, vector: self.fixed.0, bytes: 0.0 };
-        for (p, &n) in self.per_element.iter().zip(&counts) {
-            c.vector += p.vector_ns * n as f64;
-            c.bytes += p.dma_bytes * n as f64;
+        for (i, p) in self.per_element.iter().enumerate() {
+            let n = self.count(sp, &counts, i as u16) as f64;
+            c.vector += p.vector_ns * n;
+            c.bytes += p.dma_bytes * n;
         }
         let wide = if self.spreads.is_empty() { 0 } else { sp.wide() };
         for s in &self.spreads {
             let (tile, have) = (self.masks[usize::from(s.tile)] & wide, s.have & wide);
             if have != 0 && have != tile && !leads(have, tile) && !trails(have, tile) {
-                c.vector += s.fixed + s.per_element * counts[usize::from(s.tile)] as f64;
+                c.vector += s.fixed + s.per_element * self.count(sp, &counts, s.tile) as f64;
             }
         }
         c.dma += c.bytes / rate;
         for r in &self.rows {
-            c.dma += counts[usize::from(r.mask)] as f64 / counts[usize::from(r.row)] as f64 * d.row_ns;
+            let n = |m| self.count(sp, &counts, m) as f64;
+            c.dma += n(r.mask) / n(r.row) * d.row_ns;
         }
         c
     }

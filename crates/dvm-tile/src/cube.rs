@@ -251,12 +251,19 @@ impl Search<'_> {
                     continue;
                 }
                 last_n0 = n0;
+                let tiles = tiles_m.saturating_mul(n.div_ceil(n0));
+                let waves = tiles.div_ceil(cores) as f64;
+                // The product alone settles most candidates.
+                let product = self.product_ns([m0, n0, k0]);
+                if self.best.is_some_and(|b| waves * product >= b.ns) {
+                    continue;
+                }
                 sp.folds[ni].cut(n0);
                 if self.model.peak(sp) > self.limit {
                     continue;
                 }
-                let tiles = tiles_m.saturating_mul(n.div_ceil(n0));
-                let ns = tiles.div_ceil(cores) as f64 * self.tile_ns(sp, [m0, n0, k0], tiles.min(cores));
+                let c = self.model.tile_ns(sp, &self.spec.costs, tiles.min(cores) as f64);
+                let ns = waves * (product + c.dma.max(c.vector));
                 if self.best.is_none_or(|b| ns < b.ns) {
                     self.best = Some(Choice { ns, m0, n0, k0 });
                 }
@@ -264,10 +271,9 @@ impl Search<'_> {
         }
     }
 
-    /// Predicted time of one tile.
-    fn tile_ns(&self, sp: &Space, [m0, n0, k0]: [u64; 3], sharing: u64) -> f64 {
+    /// Predicted time of one tile without its epilogue.
+    fn product_ns(&self, [m0, n0, k0]: [u64; 3]) -> f64 {
         let costs = &self.spec.costs;
-        let c = self.model.tile_ns(sp, costs, sharing as f64);
         let product = costs.cube.ns(self.p.dtype, m0 as u32, n0 as u32, k0 as u32);
         let a_ns = (m0 * k0 * self.elem) as f64 / costs.cube.pack_rate;
         let b_bytes = (k0 * n0 * u64::from(self.p.dtype.size())) as f64;
@@ -278,7 +284,7 @@ impl Search<'_> {
         } else {
             a_ns + product + b_bytes / costs.cube.pack_rate
         };
-        costs.tile_ns + self.p.k.div_ceil(k0) as f64 * step + c.dma.max(c.vector)
+        costs.tile_ns + self.p.k.div_ceil(k0) as f64 * step
     }
 }
 

@@ -74,10 +74,22 @@ pub(crate) struct PlanScratch {
     wrote: Vec<(u16, u64)>,
     /// Per buffer: bytes, first and last level (plus one) that uses it, argument, offset.
     buffers: Vec<Place>,
-    /// Packed constants: (constant, pack, argument).
-    packs: Vec<(u32, Pack, u32)>,
+    /// Packed constants, and for each constant the last of them.
+    packs: Vec<Packed>,
+    packs_of: Vec<u32>,
+    /// Per call: the argument of its packed operand.
+    packed_arg: Vec<u32>,
     holes: Vec<Hole>,
     order: Vec<u32>,
+}
+
+/// A packed constant.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    pack: Pack,
+    arg: u32,
+    /// Another form of the same constant.
+    next: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -160,11 +172,8 @@ impl<'a> Builder<'a> {
                 }
                 let slot = |(i, b): (usize, &dvm_ir::plan::BufferId)| {
                     let place = &self.s.buffers[b.index()];
-                    match (known.pack, &plan.buffers[b.index()].kind) {
-                        (Some((slot, pack)), BufferKind::Const(k)) if usize::from(slot) == i => {
-                            let found = self.s.packs.iter().find(|p| p.0 == *k && p.1 == pack);
-                            (found.map_or(NONE, |p| p.2), 0)
-                        }
+                    match known.pack {
+                        Some((slot, _)) if usize::from(slot) == i => (self.s.packed_arg[c as usize], 0),
                         _ => (place.arg, place.offset),
                     }
                 };
@@ -341,32 +350,32 @@ impl<'a> Builder<'a> {
             self.arg(b.name.clone(), role, b.dtype, p.bytes, Layout::Plain, zero, binding);
         }
         self.s.packs.clear();
-        for call in &plan.calls {
+        self.s.packs_of.clear();
+        self.s.packs_of.resize(plan.constants.len(), NONE);
+        self.s.packed_arg.clear();
+        self.s.packed_arg.resize(plan.calls.len(), NONE);
+        for (c, call) in plan.calls.iter().enumerate() {
             let known = self.s.known[call.kernel.index()];
             if known.template == NONE {
                 continue;
             }
             for (i, b) in call.args.iter().enumerate() {
                 let buffer = &plan.buffers[b.index()];
-                let BufferKind::Const(index) = buffer.kind else { continue };
+                let BufferKind::Const(index) = buffer.kind else {
+                    if known.pack.is_some_and(|p| usize::from(p.0) == i) {
+                        let what = "is packed, but no constant";
+                        return Err(TileError::buffer(&buffer.name, Fault::Malformed { value: i, what }));
+                    }
+                    continue;
+                };
                 let bytes = self.s.buffers[b.index()].bytes;
                 let next = self.args.len() as u32;
                 match known.pack {
                     Some((slot, pack)) if usize::from(slot) == i => {
-                        if self.s.packs.iter().any(|p| p.0 == index && p.1 == pack) {
-                            continue;
-                        }
-                        let size = buffer.dtype.size() as u32;
-                        let packed = pack.bytes(size).filter(|&n| i64::try_from(n).is_ok());
-                        let packed = packed.ok_or_else(|| {
-                            TileError::buffer(&buffer.name, Fault::TooLarge("its packed form"))
-                        })?;
-                        let name = format!("{}.panels{next}", buffer.name);
-                        let Matrices { k, n, batch, .. } = pack.matrices;
-                        let layout = Layout::Panels { nr: pack.nr, k, n, batch };
-                        let binding = ArgBinding::Constant { index, pack: Some(pack) };
-                        self.s.packs.push((index, pack, next));
-                        self.arg(name, Role::Weight, buffer.dtype, packed, layout, false, binding);
+                        self.s.packed_arg[c] = match self.find_pack(index, &pack) {
+                            Some(arg) => arg,
+                            None => self.packed(buffer, index, pack)?,
+                        };
                     }
                     _ if self.s.buffers[b.index()].arg == NONE => {
                         self.s.buffers[b.index()].arg = next;
@@ -407,6 +416,35 @@ impl<'a> Builder<'a> {
             );
         }
         Ok(())
+    }
+
+    /// The argument that holds a constant packed this way.
+    fn find_pack(&self, index: u32, pack: &Pack) -> Option<u32> {
+        let mut at = self.s.packs_of[index as usize];
+        while let Some(p) = self.s.packs.get(at as usize) {
+            if p.pack == *pack {
+                return Some(p.arg);
+            }
+            at = p.next;
+        }
+        None
+    }
+
+    /// Adds an argument for a packed constant.
+    fn packed(&mut self, buffer: &dvm_ir::plan::Buffer, index: u32, pack: Pack) -> Result<u32, TileError> {
+        let bytes = pack.bytes(buffer.dtype.size() as u32).filter(|&n| i64::try_from(n).is_ok());
+        let bytes =
+            bytes.ok_or_else(|| TileError::buffer(&buffer.name, Fault::TooLarge("its packed form")))?;
+        let arg = self.args.len() as u32;
+        let name = format!("{}.panels{arg}", buffer.name);
+        let Matrices { k, n, batch, .. } = pack.matrices;
+        let layout = Layout::Panels { nr: pack.nr, k, n, batch };
+        let last = &mut self.s.packs_of[index as usize];
+        let next = std::mem::replace(last, self.s.packs.len() as u32);
+        self.s.packs.push(Packed { pack, arg, next });
+        let binding = ArgBinding::Constant { index, pack: Some(pack) };
+        self.arg(name, Role::Weight, buffer.dtype, bytes, layout, false, binding);
+        Ok(arg)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of an argument")]
