@@ -538,7 +538,7 @@ fn live(k: &Kernel) -> usize {
     let mut last = vec![0; k.body.len()];
     for (i, inst) in k.body.iter().enumerate() {
         last[i] = i;
-        operands(&inst.op, |v| last[v.index()] = i);
+        inst.op.values().into_iter().for_each(|v| last[v.index()] = i);
     }
     for s in &k.stores {
         last[s.value.index()] = k.body.len();
@@ -554,22 +554,4 @@ fn live(k: &Kernel) -> usize {
         now -= dies[i];
     }
     most
-}
-
-/// Calls `f` on each operand of an op.
-pub(crate) fn operands(op: &dvm_ir::kernel::KOp, mut f: impl FnMut(dvm_ir::kernel::KValue)) {
-    use dvm_ir::kernel::KOp;
-    match op {
-        KOp::Load { .. } | KOp::Const(_) | KOp::DimConst(_) | KOp::Iota { .. } | KOp::MatMul { .. } => {}
-        KOp::Gather { index, .. } => f(*index),
-        KOp::Unary(_, x)
-        | KOp::Cast(x)
-        | KOp::Reduce(_, x, _)
-        | KOp::ArgReduce { x, .. }
-        | KOp::CumSum { x, .. } => f(*x),
-        KOp::Binary(_, x, y) => [*x, *y].into_iter().for_each(f),
-        KOp::Fma(x, y, z) | KOp::Select(x, y, z) | KOp::Clamp(x, y, z) => {
-            [*x, *y, *z].into_iter().for_each(f);
-        }
-    }
 }
