@@ -15,6 +15,8 @@ use crate::{Pack, Tiling, lower};
 
 /// Alignment of arguments and of buffers in the workspace, bytes.
 const ALIGN: u64 = 64;
+/// Most bytes of a workspace: more than any machine has, and sums of two fit.
+const MOST: u64 = 1 << 60;
 const NONE: u32 = u32::MAX;
 
 /// What an argument of the program is bound to.
@@ -159,7 +161,7 @@ impl<'a> Builder<'a> {
         let plan = self.plan;
         self.kernels()?;
         self.buffers()?;
-        let workspace = self.workspace();
+        let workspace = self.workspace()?;
         self.arguments(workspace)?;
         let mut steps = Vec::with_capacity(plan.levels.len());
         for level in &plan.levels {
@@ -275,14 +277,14 @@ impl<'a> Builder<'a> {
     }
 
     /// Offsets of the intermediates; returns the size of the workspace, `None` when there is none.
-    fn workspace(&mut self) -> Option<u64> {
+    fn workspace(&mut self) -> Result<Option<u64>, TileError> {
         let PlanScratch { buffers, holes, order, .. } = &mut *self.s;
         let temp = |b: usize| matches!(self.plan.buffers[b].kind, BufferKind::Temp);
         order.clear();
         order
             .extend((0..buffers.len() as u32).filter(|&b| temp(b as usize) && buffers[b as usize].first > 0));
         if order.is_empty() {
-            return None;
+            return Ok(None);
         }
         // By birth; the large ones of a level first.
         order.sort_by_key(|&b| (buffers[b as usize].first, std::cmp::Reverse(buffers[b as usize].bytes)));
@@ -319,20 +321,21 @@ impl<'a> Builder<'a> {
                     // The last hole reaches the top: grow it.
                     Some(h) if h.hi == top => {
                         holes.pop();
-                        top = h.lo.saturating_add(need);
-                        h.lo
+                        top = h.lo;
+                        top
                     }
-                    _ => {
-                        let at = top;
-                        top = top.saturating_add(need);
-                        at
-                    }
+                    _ => top,
                 },
             };
+            top = top.max(at.saturating_add(need));
+            if top > MOST {
+                let name = &self.plan.buffers[b as usize].name;
+                return Err(TileError::buffer(name, Fault::TooLarge("the workspace up to it")));
+            }
             buffers[b as usize].offset = at;
             alive.push(b);
         }
-        Some(top)
+        Ok(Some(top))
     }
 
     fn arguments(&mut self, workspace: Option<u64>) -> Result<(), TileError> {

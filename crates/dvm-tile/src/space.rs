@@ -221,7 +221,8 @@ impl Space {
         let n = self.folds.len();
         let last = self.folds[fold].n as i64 - 1;
         for (row, offset) in self.strides.chunks_exact_mut(n).zip(&mut self.offsets) {
-            *offset += row[fold] * last;
+            // A sum that saturates is far outside every argument, which the verifier finds.
+            *offset = offset.saturating_add(row[fold] * last);
             row[fold] = -row[fold];
         }
     }
@@ -516,7 +517,10 @@ impl Space {
         for (a, &(_, size)) in self.owners.iter().enumerate() {
             for (s, f) in self.strides[a * n..].iter_mut().zip(&self.folds) {
                 let span = s.checked_mul(size).filter(|s| {
-                    i64::try_from(f.n).ok().and_then(|n| s.checked_mul(n)).is_some_and(|v| v.abs() < 1 << 56)
+                    i64::try_from(f.n)
+                        .ok()
+                        .and_then(|n| s.checked_mul(n))
+                        .is_some_and(|v| v.unsigned_abs() < 1 << 56)
                 });
                 *s = span.ok_or(Fault::TooLarge("a stride"))?;
             }

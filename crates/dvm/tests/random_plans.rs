@@ -3,10 +3,12 @@
 #[path = "common/plans.rs"]
 mod plans;
 
+use dvm_bc::{Limits, Verified};
 use dvm_fuse::FuseOptions;
-use dvm_ir::testing::{Config, random_graph};
+use dvm_ir::testing::{Config, Rng, random_graph};
+use dvm_ir::{Bindings, DimValues};
 use dvm_npu::MachineSpec;
-use dvm_tile::Scratch;
+use dvm_tile::{Scratch, compile_plan};
 use dvm_vm::BuildOptions;
 
 const SEEDS: std::ops::Range<u64> = 0..120;
@@ -65,4 +67,39 @@ fn fused() {
 #[test]
 fn not_fused() {
     check(false);
+}
+
+/// Whatever the symbols are bound to, compiling ends with a program or an error that says why.
+#[test]
+fn hostile_dims() {
+    let specs = ["host-ref", "tiny", "ascend-910b2"].map(|s| MachineSpec::named(s).unwrap());
+    let mut scratch = Scratch::default();
+    let mut rng = Rng::new(11);
+    let values = [0, 1, 2, 3, 64, 1 << 16, (1 << 31) - 1, 1 << 40, 1 << 52, i64::MAX / 2, i64::MAX];
+    let (mut programs, mut errors) = (0, 0);
+    for seed in 0..150 {
+        let random = random_graph(seed, &Config::default());
+        let plan = dvm_fuse::plan(&random.graph, &FuseOptions::default()).unwrap();
+        for _ in 0..6 {
+            let mut bindings = Bindings::new();
+            for (symbol, _) in plan.dims.symbols() {
+                bindings.bind(symbol, rng.pick(&values)).unwrap();
+            }
+            let mut dims = DimValues::default();
+            plan.dims.eval_all(&bindings, &mut dims);
+            for spec in &specs {
+                match compile_plan(&plan, &dims, spec, &mut scratch) {
+                    Ok(c) => {
+                        programs += 1;
+                        let _ = Verified::new(c.program, &Limits::default());
+                    }
+                    Err(e) => {
+                        errors += 1;
+                        assert!(!e.to_string().is_empty());
+                    }
+                }
+            }
+        }
+    }
+    assert!(programs > 100 && errors > 100, "{programs} programs, {errors} errors");
 }
