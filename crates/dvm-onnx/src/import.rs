@@ -13,7 +13,7 @@ use crate::ops::{OpRow, table};
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::proto::{dimension, type_proto};
 use crate::tensor;
-use crate::value::{MAX_ELEMS, Nd, V, Val};
+use crate::value::{MAX_ELEMS, Nd, V, Val, count};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -195,6 +195,7 @@ impl<'m> Importer<'m> {
     pub(crate) fn nd(&mut self, v: V) -> Option<Nd> {
         let val = &self.vals[v.0 as usize];
         let shape = self.const_shape(v)?;
+        count(&shape)?;
         if let Some(e) = &val.elems {
             return Some(Nd { shape, data: e.to_vec() });
         }

@@ -120,6 +120,9 @@ fn external(t: &TensorProto, base: Option<&Path>, dtype: DType, shape: &[usize])
 /// The tensor with its axes permuted.
 pub(crate) fn transposed(t: &Tensor, perm: &[usize]) -> Result<Tensor, Fail> {
     let shape: Vec<usize> = perm.iter().map(|&p| t.shape()[p]).collect();
+    if t.is_empty() {
+        return Ok(Tensor::zeros(t.dtype(), &shape)?);
+    }
     let mut strides = vec![1; shape.len()];
     for i in (1..shape.len()).rev() {
         strides[i - 1] = strides[i] * t.shape()[i];

@@ -41,6 +41,14 @@ pub(crate) struct Nd {
     pub(crate) data: Vec<Dim>,
 }
 
+/// Number of elements of a shape that may be tracked. An empty tensor may have huge extents beside its 0: not here.
+pub(crate) fn count(shape: &[usize]) -> Option<usize> {
+    if shape.iter().any(|&d| d > MAX_ELEMS) {
+        return None;
+    }
+    shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d).filter(|&n| n <= MAX_ELEMS))
+}
+
 impl Nd {
     /// One element.
     pub(crate) fn scalar(d: Dim) -> Nd {
@@ -60,7 +68,7 @@ impl Nd {
     }
     /// The array of `shape` whose element at each index is the one `at` names (a flat position). `None` when too large.
     pub(crate) fn pick(&self, shape: &[usize], at: impl Fn(&[usize]) -> Option<usize>) -> Option<Nd> {
-        let n = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).filter(|&n| n <= MAX_ELEMS)?;
+        let n = count(shape)?;
         let mut index = vec![0; shape.len()];
         let mut data = Vec::with_capacity(n);
         for _ in 0..n {

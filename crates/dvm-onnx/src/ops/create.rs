@@ -5,7 +5,7 @@ use dvm_ir::{BinaryOp as B, DType, Dim, Op, Scalar, Tensor};
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
 use crate::error::{invalid, unsupported};
-use crate::value::{MAX_ELEMS, Nd};
+use crate::value::{Nd, count};
 
 pub(super) const ROWS: &[OpRow] = &[
     op!("Constant", 1, constant, "no sparse tensors or strings"),
@@ -51,8 +51,8 @@ fn constant_of_shape(c: &mut Cx<'_, '_>) -> Outs {
     }
     let extents: Option<Vec<usize>> =
         shape.iter().map(|&d| c.dims().as_const(d).and_then(|n| usize::try_from(n).ok())).collect();
-    let count = extents.as_ref().and_then(|e| e.iter().try_fold(1usize, |n, &d| n.checked_mul(d)));
-    if let (Some(extents), Some(n), Scalar::Int(x)) = (extents, count.filter(|&n| n <= MAX_ELEMS), value)
+    let n = extents.as_ref().and_then(|e| count(e));
+    if let (Some(extents), Some(n), Scalar::Int(x)) = (extents, n, value)
         && dtype != DType::U64
         && !c.imp.val(target).runtime
     {

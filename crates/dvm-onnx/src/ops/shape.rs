@@ -5,7 +5,7 @@ use dvm_ir::{BinaryOp as B, CheckCond, DType, Dim, Op};
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
 use crate::error::{Fail, invalid, unsupported};
-use crate::value::{Nd, V};
+use crate::value::{Nd, V, count};
 
 pub(super) const ROWS: &[OpRow] = &[
     op!("Concat", 4, concat),
@@ -54,7 +54,7 @@ impl Cx<'_, '_> {
                 .map(|&d| self.dims().as_const(d).and_then(|c| usize::try_from(c).ok()))
                 .collect();
             let shape = shape?;
-            (dvm_ir_count(&shape)? == nd.data.len()).then_some(Nd { shape, data: nd.data })
+            (count(&shape)? == nd.data.len()).then_some(Nd { shape, data: nd.data })
         });
         let dtype = self.dtype(x);
         self.known_or(dtype, &[x], nd, |c| c.reshape(x, shape))
@@ -68,22 +68,24 @@ impl Cx<'_, '_> {
     }
 }
 
-fn dvm_ir_count(shape: &[usize]) -> Option<usize> {
-    shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
-}
-
 /// Entries are extents; -1 is what is left, 0 copies the operand's extent (unless `allowzero`). A symbolic extent that
-/// happens to be 0 stays 0; an entry that is an input's data may turn out to be any of these.
+/// happens to be 0 stays 0. An entry that is an input's data may turn out to be any of these; beyond two of them the cases
+/// multiply, and a graph for the values at hand is the better answer.
 fn reshape(c: &mut Cx<'_, '_>) -> Outs {
     let (x, target) = (c.input(0)?, c.input(1)?);
     let allow_zero = c.flag("allowzero", false)?;
     c.need_vector(target, "shape")?;
-    let target = c.elems(target)?;
+    let entries = c.elems(target)?;
+    let mut open = entries.clone();
+    open.retain(|&t| c.dims().as_const(t).is_none() && c.dims().range(t).0 < 0);
+    if open.len() > 2 {
+        return Err(Fail::NeedsValues(c.imp.source_inputs(target)));
+    }
     let from = c.shape(x);
-    let mut shape = Vec::with_capacity(target.len());
+    let mut shape = Vec::with_capacity(entries.len());
     let mut infer: Option<usize> = None;
     let mut maybe = vec![];
-    for (i, &t) in target.iter().enumerate() {
+    for (i, &t) in entries.iter().enumerate() {
         let same = from.get(i).copied();
         match c.dims().as_const(t) {
             Some(-1) if infer.is_some() => return invalid("the shape has more than one -1"),
