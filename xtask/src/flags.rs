@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::onnx_suite::Engine;
+
 xflags::xflags! {
     /// Repository chores.
     cmd xtask {
@@ -27,6 +29,8 @@ xflags::xflags! {
             optional --python python: PathBuf
             /// Folder of cases already written, instead of asking Python.
             optional --dir dir: PathBuf
+            /// What runs the cases: `vm` (default), `unfused` or `eval`.
+            optional --engine engine: Engine
             /// Only cases whose name or op contains this.
             optional --filter text: String
             /// One JSON object.

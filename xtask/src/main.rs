@@ -31,8 +31,9 @@ fn main() -> anyhow::Result<()> {
                 json: a.json,
                 all: a.all,
                 docs: a.docs,
+                engine: a.engine,
             };
-            if !onnx_suite::run(&opts, onnx_suite::eval)? {
+            if !onnx_suite::run(&opts)? {
                 std::process::exit(1);
             }
         }

@@ -11,14 +11,51 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use dvm_ir::{DType, Tensor};
 use dvm_onnx::proto::{GraphProto, ModelProto, type_proto};
-use dvm_onnx::{Family, ImportOptions, Imported};
+use dvm_onnx::{Family, ImportOptions};
 
-/// Runs an imported model; the outputs in the graph's order.
-pub(crate) type Engine = fn(&Imported, &[(String, Tensor)]) -> Result<Vec<Tensor>>;
+/// What runs the cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// The reference evaluator.
+    Eval,
+    /// Fused, compiled, on the host's cores.
+    Vm,
+    /// As `Vm`, one kernel per op.
+    Unfused,
+}
 
-/// The reference evaluator.
-pub(crate) fn eval(model: &Imported, inputs: &[(String, Tensor)]) -> Result<Vec<Tensor>> {
-    Ok(dvm_ir::eval::eval_graph(&model.graph, inputs)?)
+impl std::str::FromStr for Engine {
+    type Err = anyhow::Error;
+    fn from_str(s: &str) -> Result<Engine> {
+        Ok(match s {
+            "eval" => Engine::Eval,
+            "vm" => Engine::Vm,
+            "unfused" => Engine::Unfused,
+            other => bail!("engine `{other}`: eval, vm or unfused"),
+        })
+    }
+}
+
+impl Engine {
+    fn run(self, model: &[u8], inputs: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
+        if self == Engine::Eval {
+            let imported =
+                dvm_onnx::import_for(&dvm_onnx::decode(model)?, &ImportOptions::default(), inputs)?;
+            let graph = &imported.graph;
+            let used: Vec<&(String, Tensor)> =
+                inputs.iter().filter(|(n, _)| graph.inputs.iter().any(|i| i.name == *n)).collect();
+            let used: Vec<(&str, Tensor)> = used.iter().map(|(n, t)| (n.as_str(), t.clone())).collect();
+            let outs = dvm_ir::eval::eval_graph(graph, &used)?;
+            return Ok(graph.outputs.iter().map(|o| o.name.clone()).zip(outs).collect());
+        }
+        let module = dvm::Module::from_onnx_bytes(model)?;
+        let mut options = dvm::Options::default();
+        options.threads = Some(2);
+        options.fuse = self == Engine::Vm;
+        let mut session = dvm::Session::new(&module, options)?;
+        let outs = session.run(inputs.iter().cloned())?;
+        Ok(outs.iter().map(|(n, t)| (n.to_string(), t.clone())).collect())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +67,7 @@ pub(crate) struct Options {
     /// Only cases whose name or op contains this.
     pub(crate) filter: Option<String>,
     pub(crate) json: bool,
+    pub(crate) engine: Option<Engine>,
     /// Show failures out of scope too.
     pub(crate) all: bool,
     /// Write the table into this file, between its markers.
@@ -163,7 +201,8 @@ struct Case {
     failure: Option<String>,
 }
 
-pub(crate) fn run(opts: &Options, engine: Engine) -> Result<bool> {
+pub(crate) fn run(opts: &Options) -> Result<bool> {
+    let engine = opts.engine.unwrap_or(Engine::Vm);
     let dir = match &opts.dir {
         Some(d) => d.clone(),
         None => generate(opts.python.as_deref().unwrap_or(Path::new("python3")))?,
@@ -187,7 +226,7 @@ pub(crate) fn run(opts: &Options, engine: Engine) -> Result<bool> {
             continue;
         }
         let scope = out_of_scope(&model);
-        let result = std::panic::catch_unwind(|| check(folder, &model, engine));
+        let result = std::panic::catch_unwind(|| check(folder, &bytes, &model, engine));
         let failure = match result {
             Ok(Ok(())) => None,
             Ok(Err(e)) => Some(format!("{e:#}")),
@@ -249,7 +288,7 @@ fn main_op(dir: &Path, name: &str, model: &ModelProto) -> String {
     first(model)
 }
 
-fn check(folder: &Path, model: &ModelProto, engine: Engine) -> Result<()> {
+fn check(folder: &Path, bytes: &[u8], model: &ModelProto, engine: Engine) -> Result<()> {
     let graph = model.graph.as_ref().context("no graph")?;
     let (rtol, atol) = tolerance(folder);
     let mut sets = 0;
@@ -261,13 +300,10 @@ fn check(folder: &Path, model: &ModelProto, engine: Engine) -> Result<()> {
         sets += 1;
         let inputs = tensors(&set, "input", graph)?;
         let wanted = tensors(&set, "output", graph)?;
-        let imported = dvm_onnx::import_for(model, &ImportOptions::default(), &inputs)?;
-        let used: Vec<(String, Tensor)> =
-            inputs.into_iter().filter(|(n, _)| imported.graph.inputs.iter().any(|i| i.name == *n)).collect();
-        let outs = engine(&imported, &used)?;
+        let outs = engine.run(bytes, &inputs)?;
         for (name, want) in wanted {
-            let i = imported.graph.outputs.iter().position(|o| o.name == name);
-            let got = i.and_then(|i| outs.get(i)).with_context(|| format!("no output {name}"))?;
+            let found = outs.iter().find(|(n, _)| *n == name);
+            let (_, got) = found.with_context(|| format!("no output {name}"))?;
             compare(got, &want, rtol, atol).with_context(|| format!("output {name}"))?;
         }
     }

@@ -94,7 +94,20 @@ fn mean(c: &mut Cx<'_, '_>) -> Outs {
 fn bit_shift(c: &mut Cx<'_, '_>) -> Outs {
     match c.string("direction")? {
         Some("LEFT") => binary(c, B::Shl),
-        Some("RIGHT") => binary(c, B::Shr),
+        Some("RIGHT") => {
+            let (x, y) = (c.input(0)?, c.input(1)?);
+            let dtype = c.dtype(x);
+            if dtype.is_unsigned() || !dtype.is_int() {
+                return binary(c, B::Shr);
+            }
+            // A signed value shifted out entirely leaves its sign; so does a negative amount.
+            let last = c.scalar(dtype, (dtype.size() * 8 - 1) as f64);
+            let zero = c.scalar(dtype, 0.0);
+            let negative = c.binary(B::Lt, y, zero)?;
+            let least = c.binary(B::Min, y, last)?;
+            let y = c.select(negative, last, least)?;
+            Ok(vec![c.binary(B::Shr, x, y)?])
+        }
         other => invalid(format!("direction {other:?}")),
     }
 }
