@@ -255,6 +255,8 @@ fn pad_axis(
     let (crop_after, added_after) = split_sign(b, after);
     let n = b.shape(x)[axis];
     let t = &mut b.g.dims;
+    let whole = t.add(n, before);
+    let whole = t.add(whole, after);
     let cropped = t.add(crop_before, crop_after);
     let excess = t.sub(cropped, n);
     let excess = t.max(excess, Dim::ZERO);
@@ -307,9 +309,9 @@ fn pad_axis(
     if pieces.len() == 1 {
         return pieces[0];
     }
+    // The sum of the pieces, written as the source graph writes it: their case distinctions would multiply from axis to axis.
     let mut shape = b.shape(x);
-    shape[axis] = b.g.dims.add(kept, before);
-    shape[axis] = b.g.dims.add(shape[axis], after);
+    shape[axis] = whole;
     let ty = TensorType { dtype: b.dtype(x), shape };
     b.push(Op::Concat { axis }, &pieces, ty)
 }
