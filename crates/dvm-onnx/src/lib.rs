@@ -69,8 +69,7 @@ pub fn read_file(path: &Path) -> Result<(ModelProto, PathBuf), ImportError> {
     let bytes =
         std::fs::read(path).map_err(|source| ImportError::Io { path: path.display().to_string(), source })?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let model = ModelProto::decode(Bytes::from(bytes)).map_err(|e| ImportError::Decode(e.to_string()))?;
-    Ok((model, folder.to_path_buf()))
+    Ok((decode_owned(bytes)?, folder.to_path_buf()))
 }
 
 /// Imports a decoded model.
@@ -166,6 +165,14 @@ pub fn summary(bytes: &[u8], opts: &ImportOptions) -> Result<Summary, ImportErro
 /// Bytes that are no ONNX model.
 pub fn decode(bytes: &[u8]) -> Result<ModelProto, ImportError> {
     ModelProto::decode(bytes).map_err(|e| ImportError::Decode(e.to_string()))
+}
+
+/// A model's messages from bytes that are given away: large constants are then parts of them, not copies.
+///
+/// # Errors
+/// Bytes that are no ONNX model.
+pub fn decode_owned(bytes: Vec<u8>) -> Result<ModelProto, ImportError> {
+    ModelProto::decode(Bytes::from(bytes)).map_err(|e| ImportError::Decode(e.to_string()))
 }
 
 /// Name and data of one serialised `TensorProto`, as ONNX's test data hold them.

@@ -85,6 +85,8 @@ fn external(t: &TensorProto, base: Option<&Path>, dtype: DType, shape: &[usize])
     let Some(base) = base else {
         return unsupported(format!("external data \"{location}\", but the model's folder is not known"));
     };
+    // The folder of a bare file name.
+    let base = if base.as_os_str().is_empty() { Path::new(".") } else { base };
     let relative = Path::new(location);
     if !relative.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
         return invalid(format!("external data \"{location}\" lies outside the model's folder"));

@@ -151,7 +151,7 @@ impl Module {
                 });
             }
             #[cfg(feature = "onnx")]
-            FileKind::Onnx => Module::onnx(bytes.into(), path.parent().map(Path::to_path_buf))?,
+            FileKind::Onnx => Module::onnx(bytes, path.parent().map(Path::to_path_buf))?,
             #[cfg(not(feature = "onnx"))]
             FileKind::Onnx => {
                 return Err(Error::Format {
@@ -173,7 +173,7 @@ impl Module {
     pub fn from_onnx(path: impl AsRef<Path>) -> Result<Module, Error> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(Error::io(path))?;
-        Module::onnx(bytes.into(), path.parent().map(Path::to_path_buf))
+        Module::onnx(bytes, path.parent().map(Path::to_path_buf))
     }
     /// Loads ONNX from memory.
     ///
@@ -181,11 +181,11 @@ impl Module {
     /// As [`Module::from_onnx`].
     #[cfg(feature = "onnx")]
     pub fn from_onnx_bytes(bytes: &[u8]) -> Result<Module, Error> {
-        Module::onnx(bytes.into(), None)
+        Module::onnx(bytes.to_vec(), None)
     }
     #[cfg(feature = "onnx")]
-    fn onnx(bytes: Arc<[u8]>, base_dir: Option<PathBuf>) -> Result<Module, Error> {
-        let model = dvm_onnx::decode(&bytes)?;
+    fn onnx(bytes: Vec<u8>, base_dir: Option<PathBuf>) -> Result<Module, Error> {
+        let model = dvm_onnx::decode_owned(bytes)?;
         let mut opts = dvm_onnx::ImportOptions::default();
         opts.base_dir.clone_from(&base_dir);
         let structural = match dvm_onnx::import_model(&model, &opts) {
