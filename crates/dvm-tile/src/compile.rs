@@ -217,6 +217,7 @@ fn assemble(
         local,
         tile_ns,
         tile_bytes: walks * cost.bytes,
+        values: s.emitted.values.clone(),
         pack: pack.map(|(_, p)| p),
     };
     let template = Template { name: kernel.name.clone(), kind, slots: slots(kernel), parallel, phases };

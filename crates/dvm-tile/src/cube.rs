@@ -321,7 +321,7 @@ pub(crate) fn emit(e: &mut Emit<'_>, p: &Product, b: &Blocks, spec: &MachineSpec
     let row_stride = sp.strides(p.a_access)[mi];
     let dst = e.local(a_buf);
     let hints = Hints::default();
-    e.push(Opcode::LoadA, dtype, LoadA { dst, src, m, k, row_stride, col_stride: p.a_k, hints });
+    e.push(0, Opcode::LoadA, dtype, LoadA { dst, src, m, k, row_stride, col_stride: p.a_k, hints });
 
     let held = layout::panel_b_bytes(&spec.target, dtype, k.body, n.body);
     let bytes = if b.pack.is_some() && !spec.target.async_pipes { 1 } else { held };
@@ -329,17 +329,17 @@ pub(crate) fn emit(e: &mut Emit<'_>, p: &Product, b: &Blocks, spec: &MachineSpec
     let dst = e.local(b_buf);
     if let Some(pack) = &b.pack {
         let (src, panel_stride) = bind(sp, p, pack, b, walked.then_some(extent))?;
-        e.push(Opcode::BindB, dtype, BindB { dst, src, k, n, panel_stride });
+        e.push(0, Opcode::BindB, dtype, BindB { dst, src, k, n, panel_stride });
     } else {
         let src = along_k(sp.mem(p.b, p.b_access), p.b_k);
         let col_stride = sp.strides(p.b_access)[ni];
-        e.push(Opcode::LoadB, dtype, LoadB { dst, src, k, n, row_stride: p.b_k, col_stride, hints });
+        e.push(0, Opcode::LoadB, dtype, LoadB { dst, src, k, n, row_stride: p.b_k, col_stride, hints });
     }
 
     let acc_buf = e.buf(layout::acc_bytes(dtype, m.body, n.body), acc_dtype.size(), Memory::Acc);
     let (acc, a, bb) = (e.local(acc_buf), e.local(a_buf), e.local(b_buf));
     let init = if walked { Init::First } else { Init::Always };
-    e.push(Opcode::Mmad, dtype, Mmad { acc, a, b: bb, m, n, k, init });
+    e.push(0, Opcode::Mmad, dtype, Mmad { acc, a, b: bb, m, n, k, init });
     if walked {
         e.end(true);
         e.begin(0, Place::Finish(0));
@@ -350,7 +350,7 @@ pub(crate) fn emit(e: &mut Emit<'_>, p: &Product, b: &Blocks, spec: &MachineSpec
             let acc = e.local(acc_buf);
             let buf = e.tile_buf(val.mask, val.dtype);
             let dst = e.local(buf);
-            e.push(Opcode::AccToUb, val.dtype, AccToUb { dst, acc, from: acc_dtype, m, n });
+            e.push(0, Opcode::AccToUb, val.dtype, AccToUb { dst, acc, from: acc_dtype, m, n });
             e.place_value(v, buf);
         } else {
             vector::whole(e, v)?;

@@ -43,6 +43,8 @@ pub(crate) struct Part {
 #[derive(Debug, Default)]
 pub(crate) struct Emitted {
     pub(crate) insts: Vec<Inst>,
+    /// The value that each instruction computes, moves or stores.
+    pub(crate) values: Vec<u32>,
     pub(crate) bufs: Vec<Buf>,
     pub(crate) parts: Vec<Part>,
     /// Buffer of each value.
@@ -63,6 +65,7 @@ pub(crate) struct Emit<'a> {
 impl<'a> Emit<'a> {
     pub(crate) fn new(sp: &'a Space, out: &'a mut Emitted, private: bool) -> Emit<'a> {
         out.insts.clear();
+        out.values.clear();
         out.bufs.clear();
         out.parts.clear();
         out.buf_of.clear();
@@ -75,8 +78,10 @@ impl<'a> Emit<'a> {
     pub(crate) fn here(&self) -> u32 {
         self.out.insts.len() as u32
     }
-    pub(crate) fn push(&mut self, op: Opcode, dtype: DType, operands: impl Into<Operands>) {
+    /// Appends an instruction on behalf of a value.
+    pub(crate) fn push(&mut self, value: u32, op: Opcode, dtype: DType, operands: impl Into<Operands>) {
         self.out.insts.push(Inst::new(op, dtype, operands));
+        self.out.values.push(value);
     }
     /// Starts a part.
     pub(crate) fn begin(&mut self, phase: u32, place: Place) {
@@ -181,7 +186,7 @@ impl<'a> Emit<'a> {
                 let src = self.local(from);
                 let buf = self.tile_buf(mask, dtype);
                 let dst = self.local(buf);
-                self.push(Opcode::VView, dtype, LocalView { dst, src, loops });
+                self.push(v, Opcode::VView, dtype, LocalView { dst, src, loops });
                 buf
             }
         };
@@ -205,7 +210,7 @@ impl<'a> Emit<'a> {
     ) -> Result<(), Fault> {
         let (rows, cols) = self.grid(mask, v)?;
         let dst = self.local(buf);
-        self.push(Opcode::VFill, dtype, Fill { dst, value, rows, cols });
+        self.push(v, Opcode::VFill, dtype, Fill { dst, value, rows, cols });
         Ok(())
     }
 
@@ -220,6 +225,7 @@ impl<'a> Emit<'a> {
         let (dst, hints) = (self.local(buf), Hints::default());
         match *nest.as_slice() {
             [] => self.push(
+                v,
                 Opcode::Load,
                 dtype,
                 Load { dst, src, rows: Size::ONE, cols: Size::ONE, pitch: size, hints },
@@ -227,6 +233,7 @@ impl<'a> Emit<'a> {
             [c] if c.stride == size => {
                 let pitch = size.saturating_mul(i64::from(c.count.body));
                 self.push(
+                    v,
                     Opcode::Load,
                     dtype,
                     Load { dst, src, rows: Size::ONE, cols: c.count, pitch, hints },
@@ -234,6 +241,7 @@ impl<'a> Emit<'a> {
             }
             [r, c] if c.stride == size => {
                 self.push(
+                    v,
                     Opcode::Load,
                     dtype,
                     Load { dst, src, rows: r.count, cols: c.count, pitch: r.stride, hints },
@@ -241,7 +249,7 @@ impl<'a> Emit<'a> {
             }
             _ => {
                 let loops = loops(&nest, v)?;
-                self.push(Opcode::ViewLoad, dtype, ViewLoad { dst, src, loops, hints });
+                self.push(v, Opcode::ViewLoad, dtype, ViewLoad { dst, src, loops, hints });
             }
         }
         Ok(buf)
@@ -262,7 +270,7 @@ impl<'a> Emit<'a> {
             _ => None,
         };
         if let (Node::Imm(value), Some((rows, cols, pitch))) = (val.node, rows) {
-            self.push(Opcode::FillStore, dtype, FillStore { dst, value, rows, cols, pitch, hints });
+            self.push(s.value, Opcode::FillStore, dtype, FillStore { dst, value, rows, cols, pitch, hints });
             return Ok(());
         }
         let buf = self.tile(s.value, s.mask)?;
@@ -270,11 +278,11 @@ impl<'a> Emit<'a> {
         let src = self.local(buf);
         match rows {
             Some((rows, cols, pitch)) => {
-                self.push(Opcode::Store, dtype, Store { dst, src, rows, cols, pitch, hints });
+                self.push(s.value, Opcode::Store, dtype, Store { dst, src, rows, cols, pitch, hints });
             }
             None => {
                 let loops = loops(&nest, s.value)?;
-                self.push(Opcode::ViewStore, dtype, ViewStore { dst, src, loops, hints });
+                self.push(s.value, Opcode::ViewStore, dtype, ViewStore { dst, src, loops, hints });
             }
         }
         Ok(())
@@ -298,14 +306,14 @@ impl<'a> Emit<'a> {
                 let buf = self.tile_buf(mask, count);
                 let dst = self.local(buf);
                 let o = Iota { dst, base, strides, row_step: r.1, col_step: c.1, rows: r.0, cols: c.0 };
-                self.push(Opcode::VIota, count, o);
+                self.push(v, Opcode::VIota, count, o);
                 let buf = if count == dtype {
                     buf
                 } else {
                     let src = Src::Local(self.local(buf), Mode::Full);
                     let to = self.tile_buf(mask, dtype);
                     let dst = self.local(to);
-                    self.push(Opcode::VCast, dtype, Cast { dst, src, from: count, rows: r.0, cols: c.0 });
+                    self.push(v, Opcode::VCast, dtype, Cast { dst, src, from: count, rows: r.0, cols: c.0 });
                     to
                 };
                 self.place_value(v, buf);
@@ -361,7 +369,7 @@ impl<'a> Emit<'a> {
             self.out.bufs[buf as usize].private = self.private;
             let dst = self.local(buf);
             let o = GatherLoad { dst, src, index, rows, cols, stride, limit, index_dtype };
-            self.push(Opcode::GatherLoad, dtype, o);
+            self.push(v, Opcode::GatherLoad, dtype, o);
             return Ok(buf);
         }
         let [(rows, row_stride), (cols, col_stride)] = self.two_loops(v, access, mask)?;
@@ -372,7 +380,7 @@ impl<'a> Emit<'a> {
         let dst = self.local(buf);
         let o =
             GatherElems { dst, src, index, rows, cols, stride, row_stride, col_stride, limit, index_dtype };
-        self.push(Opcode::GatherElems, dtype, o);
+        self.push(v, Opcode::GatherElems, dtype, o);
         Ok(buf)
     }
 
@@ -425,11 +433,11 @@ impl<'a> Emit<'a> {
         match *src.as_slice() {
             [src] if op == Opcode::VCast => {
                 let from = self.sp.vals[xs[0] as usize].dtype;
-                self.push(op, to, Cast { dst, src, from, rows, cols });
+                self.push(v, op, to, Cast { dst, src, from, rows, cols });
             }
-            [src] => self.push(op, from, Unary { dst, src, rows, cols }),
-            [a, b] => self.push(op, from, Binary { dst, a, b, rows, cols }),
-            [a, b, c] => self.push(op, to, Ternary { dst, a, b, c, rows, cols }),
+            [src] => self.push(v, op, from, Unary { dst, src, rows, cols }),
+            [a, b] => self.push(v, op, from, Binary { dst, a, b, rows, cols }),
+            [a, b, c] => self.push(v, op, to, Ternary { dst, a, b, c, rows, cols }),
             _ => {}
         }
         self.place_value(v, buf);

@@ -5,7 +5,7 @@
 
 use dvm_bc::layout::Matrices;
 use dvm_bc::{Arg, Layout, Program, Role, Step, Template, Unit};
-use dvm_ir::plan::BufferKind;
+use dvm_ir::plan::{BufferKind, KernelId};
 use dvm_ir::{DimValues, Plan};
 use dvm_npu::MachineSpec;
 
@@ -48,6 +48,8 @@ pub struct Compiled {
     pub workspace_bytes: u64,
     /// The tiling of each template.
     pub tilings: Vec<Tiling>,
+    /// The plan's kernel that each template was compiled from.
+    pub kernels: Vec<KernelId>,
 }
 
 /// What is known about a kernel of the plan.
@@ -130,6 +132,7 @@ struct Builder<'a> {
     s: &'a mut PlanScratch,
     templates: Vec<Template>,
     tilings: Vec<Tiling>,
+    kernel_ids: Vec<KernelId>,
     args: Vec<Arg>,
     bindings: Vec<ArgBinding>,
 }
@@ -152,6 +155,7 @@ impl<'a> Builder<'a> {
             s,
             templates: Vec::with_capacity(n),
             tilings: Vec::with_capacity(n),
+            kernel_ids: Vec::with_capacity(n),
             args: Vec::with_capacity(args),
             bindings: Vec::with_capacity(args),
         }
@@ -204,7 +208,13 @@ impl<'a> Builder<'a> {
             aliases: vec![],
         };
         let workspace_bytes = workspace.unwrap_or(0);
-        Ok(Compiled { program, arg_buffers: self.bindings, workspace_bytes, tilings: self.tilings })
+        Ok(Compiled {
+            program,
+            arg_buffers: self.bindings,
+            workspace_bytes,
+            tilings: self.tilings,
+            kernels: self.kernel_ids,
+        })
     }
 
     /// Compiles the kernels that are called.
@@ -233,6 +243,7 @@ impl<'a> Builder<'a> {
                 known.pack = u.pack;
                 self.templates.push(u.template);
                 self.tilings.push(u.tiling);
+                self.kernel_ids.push(call.kernel);
             }
             self.s.known[k] = known;
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use dvm_bc::{Kind, Space as Memory};
+use dvm_ir::Kernel;
+use dvm_ir::kernel::{KOp, KValue};
 
 use crate::Pack;
 use crate::space::Fold;
@@ -63,8 +65,37 @@ pub struct Tiling {
     pub tile_ns: f64,
     /// Bytes one tile moves.
     pub tile_bytes: f64,
+    /// The value of the kernel that each instruction computes, moves or stores, in the order of the template's sections.
+    pub values: Vec<u32>,
     /// How the right operand of a matrix product is to be packed, where it is bound in panels.
     pub pack: Option<Pack>,
+}
+
+impl Tiling {
+    /// What an instruction of the template, counted over its sections in order, is for: `%4 sub`.
+    #[must_use]
+    pub fn note(&self, kernel: &Kernel, instruction: usize) -> Option<String> {
+        let v = *self.values.get(instruction)?;
+        let name = match &kernel.body.get(v as usize)?.op {
+            KOp::Load { .. } => "load",
+            KOp::Gather { .. } => "gather",
+            KOp::Const(_) => "const",
+            KOp::DimConst(_) => "dim",
+            KOp::Iota { .. } => "iota",
+            KOp::Unary(op, _) => op.name(),
+            KOp::Binary(op, ..) => op.name(),
+            KOp::Fma(..) => "fma",
+            KOp::Select(..) => "select",
+            KOp::Clamp(..) => "clamp",
+            KOp::Cast(_) => "cast",
+            KOp::Reduce(op, ..) => op.name(),
+            KOp::ArgReduce { max: true, .. } => "argmax",
+            KOp::ArgReduce { .. } => "argmin",
+            KOp::CumSum { .. } => "cumsum",
+            KOp::MatMul { .. } => "matmul",
+        };
+        Some(format!("{} {name}", KValue(v)))
+    }
 }
 
 impl Default for Tiling {
@@ -78,6 +109,7 @@ impl Default for Tiling {
             local: [0; 4],
             tile_ns: 0.0,
             tile_bytes: 0.0,
+            values: vec![],
             pack: None,
         }
     }

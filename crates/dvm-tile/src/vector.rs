@@ -259,7 +259,7 @@ fn one_run(e: &mut Emit<'_>, v: u32, op: KReduce, buf: u32, mask: Mask, run: Mas
     let src = e.local(buf);
     let to = e.tile_buf(mask & !run, dtype);
     let dst = e.local(to);
-    e.push(lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::Always });
+    e.push(v, lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::Always });
     Ok(to)
 }
 
@@ -320,7 +320,7 @@ fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(
             let (rows, cols) = e.grid(mask, v)?;
             let (a, b) = (e.local(acc), e.local(buf));
             let o = Binary { dst: a, a: Src::Local(a, Mode::Full), b: Src::Local(b, Mode::Full), rows, cols };
-            e.push(lower::combine(op), dtype, o);
+            e.push(v, lower::combine(op), dtype, o);
         }
         (_, Carry::Exact) => {
             let last = reduced_runs(need, over).filter(|r| r & e.wide != 0).last().unwrap_or(0);
@@ -331,7 +331,7 @@ fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(
             let bytes = e.sp.elements(mask).saturating_mul(planes * u64::from(kept.size()));
             let acc = e.buf(bytes, kept.size(), dvm_bc::Space::Ub);
             let dst = e.local(acc);
-            e.push(lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::First });
+            e.push(v, lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::First });
             e.out.bufs[acc as usize].first = start;
             ph.carry[v as usize].0 = acc;
         }
@@ -358,13 +358,13 @@ fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
     let mut buf = e.tile_buf(mask, kept);
     let dst = e.local(buf);
     let o = Reduce { dst, src, outer: Size::ONE, red: Size::fixed(2), inner, init: Init::Always };
-    e.push(Opcode::VSum, kept, o);
+    e.push(v, Opcode::VSum, kept, o);
     if kept != dtype {
         let (rows, cols) = e.grid(mask, v)?;
         let src = Src::Local(e.local(buf), Mode::Full);
         buf = e.tile_buf(mask, dtype);
         let dst = e.local(buf);
-        e.push(Opcode::VCast, dtype, Cast { dst, src, from: kept, rows, cols });
+        e.push(v, Opcode::VCast, dtype, Cast { dst, src, from: kept, rows, cols });
     }
     e.place_value(v, buf);
     Ok(())
@@ -389,7 +389,7 @@ fn arg_reduce(e: &mut Emit<'_>, v: u32, init: Init) -> Result<(u32, u32), Fault>
         strides.push((f.extent, i64::from(f.tile)));
     }
     let o = ArgReduce { index, value, src, outer, red, inner, init, base: 0, strides, last };
-    e.push(op, dtype, o);
+    e.push(v, op, dtype, o);
     e.place_value(v, at);
     Ok((at, best))
 }
@@ -407,7 +407,12 @@ fn cum_sum(e: &mut Emit<'_>, v: u32, init: Init, start: Option<u32>) -> Result<(
     let held = e.buf(bytes, kept.size(), dvm_bc::Space::Ub);
     let to = e.tile_buf(need, dtype);
     let (carry, dst) = (e.local(held), e.local(to));
-    e.push(Opcode::VCumSum, dtype, CumSum { dst, carry, src, outer, red, inner, init, exclusive, reverse });
+    e.push(
+        v,
+        Opcode::VCumSum,
+        dtype,
+        CumSum { dst, carry, src, outer, red, inner, init, exclusive, reverse },
+    );
     if let Some(start) = start {
         e.out.bufs[held as usize].first = start;
         // The next piece starts from it.

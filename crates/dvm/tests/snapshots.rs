@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use dvm_bc::{Limits, Verified, disasm};
+use dvm_bc::{Limits, Verified, disasm_with};
 use dvm_fuse::FuseOptions;
 use dvm_ir::{Bindings, DimValues, Graph};
 use dvm_npu::MachineSpec;
@@ -31,7 +31,10 @@ fn render(source: &str) -> String {
         for t in &compiled.tilings {
             writeln!(out, "tiling {t}").unwrap();
         }
-        let text = disasm(&compiled.program);
+        let text = disasm_with(&compiled.program, &|at| {
+            let t = at.template as usize;
+            compiled.tilings[t].note(&plan.kernels[compiled.kernels[t].index()], at.number as usize)
+        });
         Verified::new(compiled.program, &Limits::default()).unwrap_or_else(|e| panic!("{e}\n{text}"));
         out.push_str(&text);
     }
