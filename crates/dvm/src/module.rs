@@ -65,8 +65,11 @@ pub(crate) struct Variant {
     /// Plans with fusion off and on.
     plans: Mutex<[Option<Arc<Plan>>; 2]>,
     /// Weights packed to panels, shared by every session that packs alike.
-    packed: Mutex<Vec<(u32, dvm_tile::Pack, Arc<Vec<u8>>)>>,
+    packed: Mutex<Vec<PackedConstant>>,
 }
+
+/// Constant, how it is packed, and its bytes.
+type PackedConstant = (u32, dvm_tile::Pack, Arc<Vec<u8>>);
 
 /// Most graphs kept for different structural values.
 const MAX_VARIANTS: usize = 16;

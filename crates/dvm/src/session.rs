@@ -39,6 +39,9 @@ pub struct Session {
     report: RunReport,
 }
 
+/// Index of a state, and the inputs its graph has.
+type Settled<'a> = (usize, Cow<'a, [(String, Tensor)]>);
+
 /// What a session keeps per structural variant of its model.
 struct State {
     variant: Arc<Variant>,
@@ -204,10 +207,7 @@ impl Session {
     }
 
     /// The state for these inputs, and the inputs its graph still has.
-    fn settle<'a>(
-        &mut self,
-        inputs: &'a [(String, Tensor)],
-    ) -> Result<(usize, Cow<'a, [(String, Tensor)]>), Error> {
+    fn settle<'a>(&mut self, inputs: &'a [(String, Tensor)]) -> Result<Settled<'a>, Error> {
         let (at, plan_us) = self.state(inputs)?;
         self.planned_us += plan_us;
         let all = self.module.structural().is_empty();
