@@ -2,7 +2,6 @@
 //! Test names carry the row of the list they come from. What the standards leave open is decided in `docs/semantics.md`.
 
 #[path = "../../dvm-onnx/tests/common/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests")]
 mod common;
 
 use common::{A, Model, f32s, i64s, model};
@@ -118,7 +117,8 @@ fn row_7_sum_over_an_empty_axis() {
 
 #[test]
 fn row_9_11_13_15_products_with_empty_axes() {
-    let rows: [(DType, &[usize], &[usize], &[usize]); 5] = [
+    type Row<'a> = (DType, &'a [usize], &'a [usize], &'a [usize]);
+    let rows: [Row; 5] = [
         (F, &[16, 0], &[0, 16], &[16, 16]),
         (F, &[3, 2, 0], &[3, 0, 3], &[3, 2, 3]),
         (F, &[3, 0, 0], &[0, 0], &[3, 0, 0]),

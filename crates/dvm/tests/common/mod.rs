@@ -10,44 +10,44 @@ use dvm_npu::MachineSpec;
 use dvm_vm::{ArgRef, BuildOptions, Executable, Isa, Pool, Runtime};
 
 /// A kernel over concrete extents.
-pub struct K {
-    pub kernel: Kernel,
-    pub dims: DimTable,
+pub(crate) struct K {
+    pub(crate) kernel: Kernel,
+    pub(crate) dims: DimTable,
     extents: Vec<i64>,
 }
 
 impl K {
-    pub fn new(name: &str, extents: &[i64]) -> K {
+    pub(crate) fn new(name: &str, extents: &[i64]) -> K {
         let mut dims = DimTable::new();
         let axes = extents.iter().map(|&n| dims.constant(n)).collect();
         let kernel = Kernel { name: name.into(), axes, ..Kernel::default() };
         K { kernel, dims, extents: extents.to_vec() }
     }
-    pub fn dim(&mut self, n: i64) -> Dim {
+    pub(crate) fn dim(&mut self, n: i64) -> Dim {
         self.dims.constant(n)
     }
-    pub fn operand(&mut self, dtype: DType, len: i64, write: bool) -> u32 {
+    pub(crate) fn operand(&mut self, dtype: DType, len: i64, write: bool) -> u32 {
         let len = self.dims.constant(len);
         self.kernel.operands.push(Operand { dtype, len, write, packable: false });
         self.kernel.operands.len() as u32 - 1
     }
-    pub fn access(&mut self, offset: i64, strides: &[i64]) -> Access {
+    pub(crate) fn access(&mut self, offset: i64, strides: &[i64]) -> Access {
         let offset = self.dims.constant(offset);
         let strides = strides.iter().map(|&s| self.dims.constant(s)).collect();
         Access { offset, strides }
     }
-    pub fn mask(&self, v: KValue) -> AxisSet {
+    pub(crate) fn mask(&self, v: KValue) -> AxisSet {
         self.kernel.body[v.index()].mask
     }
-    pub fn dtype(&self, v: KValue) -> DType {
+    pub(crate) fn dtype(&self, v: KValue) -> DType {
         self.kernel.body[v.index()].dtype
     }
-    pub fn push(&mut self, op: KOp, dtype: DType, mask: AxisSet) -> KValue {
+    pub(crate) fn push(&mut self, op: KOp, dtype: DType, mask: AxisSet) -> KValue {
         self.kernel.body.push(KInst { op, dtype, mask });
         KValue::new(self.kernel.body.len() - 1)
     }
     /// Row-major strides over the axes of `axes`, 0 along the others.
-    pub fn dense(&self, axes: &[usize]) -> Vec<i64> {
+    pub(crate) fn dense(&self, axes: &[usize]) -> Vec<i64> {
         let mut strides = vec![0; self.extents.len()];
         let mut next = 1;
         for &a in axes.iter().rev() {
@@ -67,62 +67,69 @@ impl K {
             .fold(AxisSet::EMPTY, |m, (i, _)| m.or(AxisSet::one(i)))
     }
     /// Loads a new dense operand over some axes.
-    pub fn load(&mut self, dtype: DType, axes: &[usize]) -> KValue {
+    pub(crate) fn load(&mut self, dtype: DType, axes: &[usize]) -> KValue {
         let strides = self.dense(axes);
         let len = self.count(axes);
         self.load_at(dtype, len, 0, &strides)
     }
-    pub fn load_at(&mut self, dtype: DType, len: i64, offset: i64, strides: &[i64]) -> KValue {
+    pub(crate) fn load_at(&mut self, dtype: DType, len: i64, offset: i64, strides: &[i64]) -> KValue {
         let operand = self.operand(dtype, len, false);
         let access = self.access(offset, strides);
         self.push(KOp::Load { operand, access }, dtype, K::moving(strides))
     }
-    pub fn constant(&mut self, dtype: DType, value: f64) -> KValue {
+    pub(crate) fn constant(&mut self, dtype: DType, value: f64) -> KValue {
         let s = if dtype.is_float() { Scalar::Float(value) } else { Scalar::Int(value as i64) };
         self.push(KOp::Const(s), dtype, AxisSet::EMPTY)
     }
-    pub fn unary(&mut self, op: UnaryOp, x: KValue) -> KValue {
+    pub(crate) fn unary(&mut self, op: UnaryOp, x: KValue) -> KValue {
         let dtype = if op.is_test() { DType::Bool } else { self.dtype(x) };
         let mask = self.mask(x);
         self.push(KOp::Unary(op, x), dtype, mask)
     }
-    pub fn binary(&mut self, op: BinaryOp, a: KValue, b: KValue) -> KValue {
+    pub(crate) fn binary(&mut self, op: BinaryOp, a: KValue, b: KValue) -> KValue {
         let dtype = if op.is_comparison() { DType::Bool } else { self.dtype(a) };
         let mask = self.mask(a).or(self.mask(b));
         self.push(KOp::Binary(op, a, b), dtype, mask)
     }
-    pub fn select(&mut self, c: KValue, a: KValue, b: KValue) -> KValue {
+    pub(crate) fn select(&mut self, c: KValue, a: KValue, b: KValue) -> KValue {
         let (dtype, mask) = (self.dtype(a), self.mask(a).or(self.mask(b)).or(self.mask(c)));
         self.push(KOp::Select(c, a, b), dtype, mask)
     }
-    pub fn cast(&mut self, x: KValue, to: DType) -> KValue {
+    pub(crate) fn cast(&mut self, x: KValue, to: DType) -> KValue {
         let mask = self.mask(x);
         self.push(KOp::Cast(x), to, mask)
     }
-    pub fn widen(&mut self, x: KValue, axes: &[usize]) -> KValue {
+    pub(crate) fn widen(&mut self, x: KValue, axes: &[usize]) -> KValue {
         let mask = axes.iter().fold(self.mask(x), |m, &a| m.or(AxisSet::one(a)));
         let dtype = self.dtype(x);
         self.push(KOp::Unary(UnaryOp::Copy, x), dtype, mask)
     }
-    pub fn reduce(&mut self, op: KReduce, x: KValue, axes: &[usize]) -> KValue {
+    pub(crate) fn reduce(&mut self, op: KReduce, x: KValue, axes: &[usize]) -> KValue {
         let over = axes.iter().fold(AxisSet::EMPTY, |m, &a| m.or(AxisSet::one(a)));
         let (dtype, mask) = (self.dtype(x), self.mask(x).minus(over));
         self.push(KOp::Reduce(op, x, over), dtype, mask)
     }
     /// Stores to a new dense operand over some axes.
-    pub fn store(&mut self, v: KValue, axes: &[usize]) {
+    pub(crate) fn store(&mut self, v: KValue, axes: &[usize]) {
         let strides = self.dense(axes);
         let len = self.count(axes);
         self.store_at(v, len, 0, &strides);
     }
-    pub fn store_at(&mut self, v: KValue, len: i64, offset: i64, strides: &[i64]) {
+    pub(crate) fn store_at(&mut self, v: KValue, len: i64, offset: i64, strides: &[i64]) {
         let operand = self.operand(self.dtype(v), len, true);
         let access = self.access(offset, strides);
         self.kernel.stores.push(KStore { operand, access, value: v });
     }
     /// `a[batch.., m, k] x b[batch.., k, n]` over dense operands; `b_batch` says whether b has the batch axes, `b_t` that it is
     /// stored as `[n, k]`.
-    pub fn matmul(&mut self, dtype: DType, k: i64, b_batch: bool, b_t: bool, packable: bool) -> KValue {
+    pub(crate) fn matmul(
+        &mut self,
+        dtype: DType,
+        k: i64,
+        b_batch: bool,
+        b_t: bool,
+        packable: bool,
+    ) -> KValue {
         let axes = self.extents.len();
         let (m, n) = (self.extents[axes - 2], self.extents[axes - 1]);
         let batch: i64 = self.extents[..axes - 2].iter().product();
@@ -143,13 +150,13 @@ impl K {
         let op = KOp::MatMul { a, a_access, a_k, b, b_access, b_k, k };
         self.push(op, dtype, AxisSet::first(axes))
     }
-    pub fn values(&self) -> DimValues {
+    pub(crate) fn values(&self) -> DimValues {
         let mut values = DimValues::default();
         self.dims.eval_all(&Bindings::new(), &mut values);
         values
     }
     /// A tensor for each operand: inputs deterministic and tame, outputs zero.
-    pub fn tensors(&self) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self) -> Vec<Tensor> {
         let values = self.values();
         let make = |(i, o): (usize, &Operand)| {
             let n = values.extent(o.len).unwrap() as usize;
@@ -177,7 +184,7 @@ impl K {
 }
 
 /// Compiles a kernel and makes it a program of one unit.
-pub fn program(k: &K, spec: &MachineSpec) -> Result<(Program, dvm_tile::Tiling), dvm_tile::TileError> {
+pub(crate) fn program(k: &K, spec: &MachineSpec) -> Result<(Program, dvm_tile::Tiling), dvm_tile::TileError> {
     let values = k.values();
     let (template, tiling) = dvm_tile::compile_kernel(&k.kernel, &values, spec)?;
     let mut args = vec![];
@@ -231,7 +238,7 @@ fn partly(k: &K, values: &DimValues) -> bool {
 }
 
 /// Compiles, verifies and runs a kernel on a machine; returns the operands' tensors.
-pub fn run(k: &K, spec: &MachineSpec, isa: Isa, workers: usize) -> Vec<Tensor> {
+pub(crate) fn run(k: &K, spec: &MachineSpec, isa: Isa, workers: usize) -> Vec<Tensor> {
     let name = &k.kernel.name;
     let (program, tiling) = program(k, spec).unwrap_or_else(|e| panic!("{}: {e}", spec.target.name));
     let verified = Verified::new(program, &Limits::default()).unwrap_or_else(|e| {
@@ -263,7 +270,7 @@ pub fn run(k: &K, spec: &MachineSpec, isa: Isa, workers: usize) -> Vec<Tensor> {
 }
 
 /// Runs the kernel on every test machine and compares with the reference evaluator.
-pub fn check(k: &K) {
+pub(crate) fn check(k: &K) {
     let mut expect = k.tensors();
     let name = &k.kernel.name;
     dvm_ir::eval::eval_kernel(&k.kernel, &k.dims, &Bindings::new(), &mut expect)
