@@ -4,7 +4,7 @@ mod common;
 
 use common::mutants::{Rng, mutate, seeds};
 use common::*;
-use dvm_ir::{DType, Tensor};
+use dvm_ir::DType;
 use dvm_onnx::proto::*;
 use dvm_onnx::{ImportError, ImportOptions, import, import_model, summary};
 use prost::Message;

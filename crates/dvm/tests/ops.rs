@@ -274,7 +274,7 @@ fn ternary_and_casts() {
 #[test]
 fn reductions() {
     let mut cases = vec![];
-    let shapes = vec![
+    let shapes = [
         vec![3, 5, 7],
         vec![1, 1, 1],
         vec![2, 130, 3],
@@ -401,7 +401,7 @@ fn products() {
 fn composites() {
     let mut cases = vec![];
     let shapes =
-        vec![vec![2, 3, 7], vec![1, 1, 1], vec![3, 1, 130], vec![0, 2, 4], vec![2, 5, 1], vec![1, 2, 9000]];
+        [vec![2, 3, 7], vec![1, 1, 1], vec![3, 1, 130], vec![0, 2, 4], vec![2, 5, 1], vec![1, 2, 9000]];
     let runs = || shapes.iter().map(|s| vec![s.clone()]).collect::<Vec<_>>();
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         for axis in 0..3 {
@@ -447,7 +447,7 @@ fn composites() {
 #[test]
 fn shapes_and_indices() {
     let mut cases = vec![];
-    let shapes = vec![vec![2, 3, 4], vec![1, 1, 1], vec![5, 17, 3], vec![0, 2, 3]];
+    let shapes = [vec![2, 3, 4], vec![1, 1, 1], vec![5, 17, 3], vec![0, 2, 3]];
     let runs = || shapes.iter().map(|s| vec![s.clone()]).collect::<Vec<_>>();
     for perm in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         for dtype in [DType::F32, DType::F16, DType::I64, DType::U8] {
