@@ -111,7 +111,7 @@ impl<'i, 'm> Cx<'i, 'm> {
         let g = self.typed(name, attribute_type::GRAPH, "a graph", |a| a.g.as_deref())?;
         g.ok_or_else(|| Fail::Invalid(format!("attribute `{name}` is missing")))
     }
-    /// Refuses attribute values other than the default, by name.
+    /// A dtype given by its ONNX number.
     pub(crate) fn dtype_attr(&self, name: &str) -> Result<Option<DType>, Fail> {
         match self.int(name)? {
             None => Ok(None),

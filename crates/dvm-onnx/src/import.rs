@@ -8,7 +8,7 @@ use std::rc::Rc;
 use dvm_ir::{DType, Dim, Graph, Op, Scalar, Tensor, ValueId};
 
 use crate::cx::Cx;
-use crate::error::{Fail, Problem, ProblemKind};
+use crate::error::{Fail, Problem, ProblemKind, invalid, unsupported};
 use crate::ops::{OpRow, table};
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::proto::{dimension, type_proto};
@@ -263,24 +263,24 @@ impl<'m> Importer<'m> {
 
     fn input(&mut self, name: &str, info: &ValueInfoProto) -> Result<V, Fail> {
         if name.is_empty() || self.scopes[0].contains_key(name) {
-            return crate::error::invalid("its name is empty or used twice");
+            return invalid("its name is empty or used twice");
         }
         if let Some((_, t)) = self.opts.known.iter().find(|(n, _)| n == name) {
             return Ok(self.constant(t.clone()));
         }
         let tensor = match info.r#type.as_ref().and_then(|t| t.value.as_ref()) {
             Some(type_proto::Value::Tensor(t)) => t,
-            None => return crate::error::invalid("it has no type"),
-            Some(type_proto::Value::Sequence(_)) => return crate::error::unsupported("a sequence input"),
-            Some(type_proto::Value::Optional(_)) => return crate::error::unsupported("an optional input"),
-            Some(_) => return crate::error::unsupported("an input that is not a tensor"),
+            None => return invalid("it has no type"),
+            Some(type_proto::Value::Sequence(_)) => return unsupported("a sequence input"),
+            Some(type_proto::Value::Optional(_)) => return unsupported("an optional input"),
+            Some(_) => return unsupported("an input that is not a tensor"),
         };
         let dtype = tensor::dtype(tensor.elem_type.unwrap_or(0))?;
         let Some(declared) = &tensor.shape else {
             return Err(Fail::NeedsValues(vec![name.to_string()]));
         };
         if declared.dim.len() > 64 {
-            return crate::error::unsupported(format!("rank {}", declared.dim.len()));
+            return unsupported(format!("rank {}", declared.dim.len()));
         }
         let mut shape = vec![];
         for (axis, d) in declared.dim.iter().enumerate() {
@@ -394,12 +394,12 @@ impl<'m> Importer<'m> {
             return self.call(f, node);
         }
         let Some(row) = self.rows.get(&(domain, op)).copied() else {
-            return crate::error::unsupported("no such op here");
+            return unsupported("the op is not imported (docs/onnx.md lists those that are)");
         };
         // Domains other than ONNX's own have one version of each op.
         let opset = self.opset(domain).unwrap_or(1);
         if domain.is_empty() && opset < row.since {
-            return crate::error::invalid(format!(
+            return invalid(format!(
                 "the op is of operator set {} and later, the model uses {opset}",
                 row.since
             ));
@@ -472,10 +472,10 @@ impl<'m> Importer<'m> {
 
     fn enter(&mut self, nodes: usize) -> Result<(), Fail> {
         if self.depth >= MAX_DEPTH {
-            return crate::error::unsupported(format!("nested more than {MAX_DEPTH} deep"));
+            return unsupported(format!("nested more than {MAX_DEPTH} deep"));
         }
         let Some(rest) = self.budget.checked_sub(nodes.max(1)) else {
-            return crate::error::unsupported(format!("calls expand to more than {MAX_EXPANSION} nodes"));
+            return unsupported(format!("calls expand to more than {MAX_EXPANSION} nodes"));
         };
         self.budget = rest;
         self.depth += 1;

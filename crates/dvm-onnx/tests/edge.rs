@@ -403,11 +403,87 @@ fn problems_are_listed_together() {
     assert_eq!(
         got,
         [
-            "NonZero \"/nz\": not supported: no such op here",
-            "Frobnicate \"Frobnicate making c\": not supported: no such op here",
+            "NonZero \"/nz\": not supported: the op is not imported (docs/onnx.md lists those that are)",
+            "Frobnicate \"Frobnicate making c\": not supported: the op is not imported (docs/onnx.md lists those that are)",
             "Softmax \"Softmax making d\": invalid: axis 7 of a rank-1 tensor",
         ]
     );
+}
+
+/// Every way a tensor may hold its elements.
+#[test]
+fn typed_data() {
+    use dvm_onnx::proto::TensorProto;
+    use prost::Message;
+    let base =
+        |dtype: DType| TensorProto { dims: vec![2], data_type: Some(dtype.onnx()), ..Default::default() };
+    let half = i32::from(half_bits(1.5));
+    let rows = [
+        (TensorProto { float_data: vec![1.5, -2.0], ..base(DType::F32) }, [1.5, -2.0]),
+        (TensorProto { double_data: vec![1.5, -2.0], ..base(DType::F64) }, [1.5, -2.0]),
+        (TensorProto { int32_data: vec![half, half], ..base(DType::F16) }, [1.5, 1.5]),
+        (TensorProto { int32_data: vec![0x3fc0, 0xc000], ..base(DType::BF16) }, [1.5, -2.0]),
+        (TensorProto { int32_data: vec![-1, 127], ..base(DType::I8) }, [-1.0, 127.0]),
+        (TensorProto { int32_data: vec![0, 255], ..base(DType::U8) }, [0.0, 255.0]),
+        (TensorProto { int32_data: vec![-1, 300], ..base(DType::I16) }, [-1.0, 300.0]),
+        (TensorProto { int32_data: vec![1, 65535], ..base(DType::U16) }, [1.0, 65535.0]),
+        (TensorProto { int32_data: vec![0, 7], ..base(DType::Bool) }, [0.0, 1.0]),
+        (TensorProto { int32_data: vec![-5, 5], ..base(DType::I32) }, [-5.0, 5.0]),
+        (TensorProto { uint64_data: vec![1, 1 << 31], ..base(DType::U32) }, [1.0, 2_147_483_648.0]),
+        (TensorProto { int64_data: vec![-5, 5], ..base(DType::I64) }, [-5.0, 5.0]),
+        (TensorProto { uint64_data: vec![1, 1 << 40], ..base(DType::U64) }, [1.0, (1u64 << 40) as f64]),
+    ];
+    for (proto, want) in rows {
+        let (_, t) = dvm_onnx::decode_tensor(&proto.encode_to_vec()).unwrap();
+        assert_eq!([t.get(0).as_f64(), t.get(1).as_f64()], want, "{t:?}");
+    }
+    let short = TensorProto { float_data: vec![1.0], ..base(DType::F32) };
+    assert!(dvm_onnx::decode_tensor(&short.encode_to_vec()).is_err());
+    let string = TensorProto { data_type: Some(8), ..base(DType::F32) };
+    let e = dvm_onnx::decode_tensor(&string.encode_to_vec()).unwrap_err().to_string();
+    assert!(e.contains("element type string"), "{e}");
+}
+
+/// Bits of a float that a half holds exactly.
+fn half_bits(x: f32) -> u16 {
+    let b = x.to_bits();
+    (((b >> 16) & 0x8000) | (((b >> 23) - 112) << 10) & 0x7c00 | ((b >> 13) & 0x3ff)) as u16
+}
+
+#[test]
+fn summaries() {
+    let m = model(13)
+        .input("x", F, "b, ?")
+        .input("axes", DType::I64, "1")
+        .node("Relu(x) -> r", &[])
+        .node("ReduceSum(r, axes) -> s", &[])
+        .node("Frobnicate(x) -> f", &[])
+        .output("r");
+    let text = dvm_onnx::summary(&prost::Message::encode_to_vec(&m.0), &ImportOptions::default())
+        .unwrap()
+        .to_string();
+    let want = "\
+opset     ai.onnx 13
+opset     com.microsoft 1
+input     x: f32[b, x.1]
+input     axes: i64[1]
+output    r: f32[b, x.1]
+symbols   b, x.1
+ops       Frobnicate 1, ReduceSum 1, Relu 1
+structure depends on the values of  axes
+problem   Frobnicate \"Frobnicate making f\": not supported: the op is not imported (docs/onnx.md lists those that are)
+";
+    assert_eq!(text, want);
+}
+
+#[test]
+fn the_table_names_each_op_once() {
+    let mut names: Vec<_> =
+        dvm_onnx::op_table().iter().flat_map(|f| f.rows).map(|r| (r.domain, r.name)).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
 }
 
 #[test]

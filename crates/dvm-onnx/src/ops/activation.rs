@@ -242,10 +242,11 @@ fn over_axis(c: &mut Cx<'_, '_>, x: V, f: impl FnOnce(&mut Cx<'_, '_>, V, usize)
         return Ok(vec![c.reshape(y, vec![])?]);
     }
     let old = c.opset < 13;
-    let axis = c.axis(
-        c.int_or("axis", if old { 1 } else { -1 })?.min(if old { shape.len() as i64 - 1 } else { i64::MAX }),
-        shape.len(),
-    )?;
+    let axis = match c.int_or("axis", if old { 1 } else { -1 })? {
+        // The old default is one past the only axis of a vector.
+        1 if old && shape.len() == 1 => 0,
+        a => c.axis(a, shape.len())?,
+    };
     if !old || axis + 1 == shape.len() {
         return Ok(vec![f(c, x, axis)?]);
     }

@@ -48,30 +48,23 @@ fn batch_norm(c: &mut Cx<'_, '_>) -> Outs {
     if c.opset < 9 && c.int_or("spatial", 1)? != 1 {
         return unsupported("spatial = 0");
     }
-    let (x, scale, bias) = (c.input(0)?, c.input(1)?, c.input(2)?);
-    let (mean, var) = (c.input(3)?, c.input(4)?);
+    let x = c.input(0)?;
     let eps = c.float_or("epsilon", 1e-5)?;
     let (dtype, rank) = (c.dtype(x), c.rank(x));
-    let channel = |c: &mut Cx<'_, '_>, v: V| {
+    // The parameters may be of a wider dtype than x.
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let mut params = [x; 4];
+    for (i, p) in params.iter_mut().enumerate() {
+        let v = c.input(1 + i)?;
         let v = c.place(v, 1.min(rank.saturating_sub(1)), rank)?;
-        c.cast(v, DType::F32)
-    };
-    // The statistics may be of a wider dtype than x.
-    let wide = c.cast(x, if dtype == DType::F64 { DType::F64 } else { DType::F32 })?;
-    let mut params = vec![];
-    for v in [scale, bias, mean, var] {
-        let v = if dtype == DType::F64 {
-            c.place(v, 1.min(rank.saturating_sub(1)), rank)?
-        } else {
-            channel(c, v)?
-        };
-        params.push(v);
+        *p = c.cast(v, wide)?;
     }
-    let [scale, bias, mean, var] = params[..] else { return invalid("parameters are missing") };
+    let [scale, bias, mean, var] = params;
     let var = c.with(B::Add, var, eps)?;
-    let inv = c.unary(U::Sqrt, var)?;
-    let y = c.sub(wide, mean)?;
-    let y = c.div(y, inv)?;
+    let deviation = c.unary(U::Sqrt, var)?;
+    let y = c.cast(x, wide)?;
+    let y = c.sub(y, mean)?;
+    let y = c.div(y, deviation)?;
     let y = c.mul(y, scale)?;
     let y = c.add(y, bias)?;
     Ok(vec![c.cast(y, dtype)?])
@@ -221,7 +214,7 @@ fn mean_variance_norm(c: &mut Cx<'_, '_>) -> Outs {
     let axes = c.axes(&axes, c.rank(x))?;
     let dtype = c.dtype(x);
     let wide = wider(c, x)?;
-    // E[x^2] - E[x]^2 in exact arithmetic; here from the centred values. 1e-9 keeps constants finite.
+    // The variance of the centred values; 1e-9 keeps constants finite.
     let mean = c.reduce(R::Mean, wide, &axes, true)?;
     let d = c.sub(wide, mean)?;
     let sq = c.mul(d, d)?;
