@@ -6,9 +6,7 @@
 //! vary along the walk (*static*) is computed before or after a walk and lives on.
 
 use dvm_bc::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, sum_dtype};
-use dvm_bc::{
-    ArgReduce, Binary, Cast, CumSum, DType, Init, Mode, Opcode, Place, Reduce, Size, Src, Strides, layout,
-};
+use dvm_bc::{ArgReduce, Binary, Cast, CumSum, DType, Init, Mode, Opcode, Place, Reduce, Size, Src, Strides};
 use dvm_ir::kernel::KReduce;
 
 use crate::cost::needed;
@@ -56,8 +54,13 @@ pub(crate) fn whole(e: &mut Emit<'_>, v: u32) -> Result<(), Fault> {
     match val.node {
         Node::Reduce { op, x, over } => {
             let need = needed(val, e.sp);
+            let (dtype, mask) = (val.dtype, val.mask);
+            let several = reduced_runs(need, over).filter(|r| r & e.wide != 0).count() > 1;
+            let inside = if several { partial(op, dtype) } else { dtype };
             let buf = e.tile(x, need)?;
-            let buf = runs(e, v, op, buf, need, over)?;
+            let buf = convert(e, v, buf, need, dtype, inside)?;
+            let buf = runs(e, v, op, inside, buf, need, over)?;
+            let buf = convert(e, v, buf, mask, inside, dtype)?;
             e.place_value(v, buf);
             Ok(())
         }
@@ -242,25 +245,45 @@ fn counts(e: &Emit<'_>, v: u32, mask: Mask, run: Mask) -> Result<(Size, Size, Si
 }
 
 /// Reduces a tile over `need` along the folds of `over`, run by run; returns the result's buffer.
-fn runs(e: &mut Emit<'_>, v: u32, op: KReduce, mut buf: u32, need: Mask, over: Mask) -> Result<u32, Fault> {
+fn runs(
+    e: &mut Emit<'_>,
+    v: u32,
+    op: KReduce,
+    dtype: DType,
+    mut buf: u32,
+    need: Mask,
+    over: Mask,
+) -> Result<u32, Fault> {
     let mut mask = need;
     for run in reduced_runs(need, over) {
         if run & e.wide != 0 {
-            buf = one_run(e, v, op, buf, mask, run)?;
+            let (outer, red, inner) = counts(e, v, mask, run)?;
+            let src = e.local(buf);
+            buf = e.tile_buf(mask & !run, dtype);
+            let dst = e.local(buf);
+            e.push(v, lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::Always });
         }
         mask &= !run;
     }
     Ok(buf)
 }
 
-fn one_run(e: &mut Emit<'_>, v: u32, op: KReduce, buf: u32, mask: Mask, run: Mask) -> Result<u32, Fault> {
-    let dtype = e.sp.vals[v as usize].dtype;
-    let (outer, red, inner) = counts(e, v, mask, run)?;
-    let src = e.local(buf);
-    let to = e.tile_buf(mask & !run, dtype);
-    let dst = e.local(to);
-    e.push(v, lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::Always });
-    Ok(to)
+/// The dtype of partial results: a sum of halves is f32 until it is whole.
+fn partial(op: KReduce, dtype: DType) -> DType {
+    if op == KReduce::Sum { sum_dtype(dtype) } else { dtype }
+}
+
+/// A tile over `mask` in another dtype.
+fn convert(e: &mut Emit<'_>, v: u32, buf: u32, mask: Mask, from: DType, to: DType) -> Result<u32, Fault> {
+    if from == to {
+        return Ok(buf);
+    }
+    let (rows, cols) = e.grid(mask, v)?;
+    let src = Src::Local(e.local(buf), Mode::Full);
+    let buf = e.tile_buf(mask, to);
+    let dst = e.local(buf);
+    e.push(v, Opcode::VCast, to, Cast { dst, src, from, rows, cols });
+    Ok(buf)
 }
 
 /// The last run, if its instruction can accumulate in the order of the whole reduction.
@@ -275,7 +298,8 @@ fn exact_run(e: &Emit<'_>, v: u32, op: KReduce, need: Mask, over: Mask, seq: Mas
     let mask = need & !(over & !run);
     let (_, red, inner) = counts(e, v, mask, run).ok()?;
     let block = if inner.body == 1 { SUM_BLOCK_X } else { SUM_BLOCK_Y };
-    (op != KReduce::Sum || red.body % block == 0).then_some(run)
+    let ordered = op == KReduce::Sum && e.sp.vals[v as usize].dtype.is_float();
+    (!ordered || red.body % block == 0).then_some(run)
 }
 
 fn begin_carry(e: &mut Emit<'_>, ph: &mut Phases, v: u32, seq: Mask) -> Result<(), Fault> {
@@ -285,7 +309,7 @@ fn begin_carry(e: &mut Emit<'_>, ph: &mut Phases, v: u32, seq: Mask) -> Result<(
         ph.carry[v as usize].1 = Carry::Exact;
         return Ok(());
     }
-    let (dtype, mask) = (val.dtype, val.mask);
+    let (dtype, mask) = (partial(op, val.dtype), val.mask);
     let buf = e.tile_buf(mask, dtype);
     e.fill_into(v, buf, dtype, neutral(op, dtype), mask)?;
     ph.carry[v as usize] = (buf, Carry::Joined);
@@ -313,25 +337,31 @@ fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(
         ph.carry[v as usize].0 = index;
         return Ok(());
     };
+    let kept = partial(op, dtype);
     let mut buf = e.tile(x, need)?;
     match ph.carry[v as usize] {
         (acc, Carry::Joined) => {
-            buf = runs(e, v, op, buf, need, over)?;
+            buf = convert(e, v, buf, need, dtype, kept)?;
+            buf = runs(e, v, op, kept, buf, need, over)?;
             let (rows, cols) = e.grid(mask, v)?;
             let (a, b) = (e.local(acc), e.local(buf));
             let o = Binary { dst: a, a: Src::Local(a, Mode::Full), b: Src::Local(b, Mode::Full), rows, cols };
-            e.push(v, lower::combine(op), dtype, o);
+            e.push(v, lower::combine(op), kept, o);
         }
         (_, Carry::Exact) => {
             let last = reduced_runs(need, over).filter(|r| r & e.wide != 0).last().unwrap_or(0);
-            buf = runs(e, v, op, buf, need, over & !last)?;
+            // A single run takes halves as they are.
+            let several = reduced_runs(need, over & !last).any(|r| r & e.wide != 0);
+            let inside = if several { kept } else { dtype };
+            buf = convert(e, v, buf, need, dtype, inside)?;
+            buf = runs(e, v, op, inside, buf, need, over & !last)?;
             let (outer, red, inner) = counts(e, v, need & !(over & !last), last)?;
             let src = e.local(buf);
-            let (planes, kept) = if op == KReduce::Sum { (2, sum_dtype(dtype)) } else { (1, dtype) };
+            let planes = if op == KReduce::Sum { 2 } else { 1 };
             let bytes = e.sp.elements(mask).saturating_mul(planes * u64::from(kept.size()));
             let acc = e.buf(bytes, kept.size(), dvm_bc::Space::Ub);
             let dst = e.local(acc);
-            e.push(v, lower::reduce(op), dtype, Reduce { dst, src, outer, red, inner, init: Init::First });
+            e.push(v, lower::reduce(op), inside, Reduce { dst, src, outer, red, inner, init: Init::First });
             e.out.bufs[acc as usize].first = start;
             ph.carry[v as usize].0 = acc;
         }
@@ -344,28 +374,23 @@ fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
     let val = &e.sp.vals[v as usize];
     let (dtype, mask) = (val.dtype, val.mask);
     let (acc, carry) = ph.carry[v as usize];
-    let sum = matches!((val.node, carry), (Node::Reduce { op: KReduce::Sum, .. }, Carry::Exact));
-    if !sum {
+    let Node::Reduce { op, .. } = val.node else {
         e.place_value(v, acc);
         return Ok(());
-    }
-    // The state is two planes whose sum is the value: a reduction of two rows.
-    let kept = layout::sum_dtype(dtype);
-    let dims = e.sp.dims(mask);
-    let what = "the state of a sum";
-    let inner = e.sp.group(&dims).ok_or(Fault::Ragged { value: v as usize, what })?;
-    let src = e.local(acc);
-    let mut buf = e.tile_buf(mask, kept);
-    let dst = e.local(buf);
-    let o = Reduce { dst, src, outer: Size::ONE, red: Size::fixed(2), inner, init: Init::Always };
-    e.push(v, Opcode::VSum, kept, o);
-    if kept != dtype {
-        let (rows, cols) = e.grid(mask, v)?;
-        let src = Src::Local(e.local(buf), Mode::Full);
-        buf = e.tile_buf(mask, dtype);
+    };
+    let kept = partial(op, dtype);
+    let mut buf = acc;
+    if op == KReduce::Sum && matches!(carry, Carry::Exact) {
+        // The state is two planes whose sum is the value: a reduction of two rows.
+        let what = "the state of a sum";
+        let inner = e.sp.group(&e.sp.dims(mask)).ok_or(Fault::Ragged { value: v as usize, what })?;
+        let src = e.local(acc);
+        buf = e.tile_buf(mask, kept);
         let dst = e.local(buf);
-        e.push(v, Opcode::VCast, dtype, Cast { dst, src, from: kept, rows, cols });
+        let o = Reduce { dst, src, outer: Size::ONE, red: Size::fixed(2), inner, init: Init::Always };
+        e.push(v, Opcode::VSum, kept, o);
     }
+    let buf = convert(e, v, buf, mask, kept, dtype)?;
     e.place_value(v, buf);
     Ok(())
 }

@@ -154,6 +154,26 @@ fn reductions_of_every_kind() {
     }
 }
 
+/// The state of a sum in pieces is f32 even where the values are not.
+#[test]
+fn sums_of_halves_in_pieces() {
+    for dtype in [DType::F16, DType::BF16] {
+        for (shape, over) in [([2, 150_000], 1), ([9000, 20], 0)] {
+            let mut k = K::new("sum_halves", &shape);
+            let x = k.load(dtype, &[0, 1]);
+            let s = k.reduce(KReduce::Sum, x, &[over]);
+            let y = k.binary(BinaryOp::Add, s, s);
+            k.store(y, &[1 - over]);
+            check(&k);
+        }
+        let mut k = K::new("sum_halves_in_runs", &[40, 30, 50]);
+        let x = k.load(dtype, &[0, 1, 2]);
+        let s = k.reduce(KReduce::Sum, x, &[0, 2]);
+        k.store(s, &[1]);
+        check(&k);
+    }
+}
+
 #[test]
 fn a_broadcast_is_reduced() {
     let mut k = K::new("sum_of_copies", &[6, 70, 5]);
@@ -242,7 +262,7 @@ fn gathers_of_elements() {
 
 #[test]
 fn extremes_with_their_index() {
-    for shape in [[4, 9, 5], [3, 6000, 1], [1, 900, 20], [6, 1, 3]] {
+    for shape in [[4, 9, 5], [3, 6000, 1], [1, 900, 20], [6, 1, 3], [1, 150_000, 1]] {
         for (axis, dtype) in [(0, F32), (1, F32), (2, DType::I32)] {
             for (max, last) in [(true, false), (false, true)] {
                 let mut k = K::new("arg", &shape);
@@ -259,13 +279,15 @@ fn extremes_with_their_index() {
 
 #[test]
 fn running_sums() {
-    for shape in [[4, 9], [3, 6000], [6000, 3], [1, 5]] {
+    for shape in [[4, 9], [3, 6000], [6000, 3], [1, 5], [2, 100_000]] {
+        // Long sums that cancel are no test of f32.
+        let dtype = if shape[1] > 6000 { DType::F64 } else { F32 };
         for (axis, exclusive, reverse) in
             [(1, false, false), (1, true, true), (0, false, true), (0, true, false)]
         {
             let mut k = K::new("cumsum", &shape);
-            let x = k.load(F32, &[0, 1]);
-            let y = k.push(KOp::CumSum { x, axis, exclusive, reverse }, F32, AxisSet::first(2));
+            let x = k.load(dtype, &[0, 1]);
+            let y = k.push(KOp::CumSum { x, axis, exclusive, reverse }, dtype, AxisSet::first(2));
             k.store(y, &[0, 1]);
             check(&k);
         }
