@@ -1,11 +1,9 @@
 //! Element types. The numbers are part of the encoding and never reused.
 
-use serde::{Deserialize, Serialize};
-
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $num:literal $name:literal $variant:ident $size:literal;)*) => {
         /// Element type of a tile or an argument.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DType { $($(#[$doc])* $variant = $num,)* }
 

@@ -90,8 +90,7 @@ for_each_form!(define_info);
 /// The ISA reference as Markdown: an entry for every instruction of the table.
 #[must_use]
 pub fn isa_markdown() -> String {
-    let mut out = String::from("<!-- Generated from the instruction table; do not edit. -->\n\n");
-    out.push_str(INTRO);
+    let mut out = String::from(INTRO);
     for info in FORMS {
         let _ = write!(out, "\n## {:?}\n\n", info.form);
         for line in info.doc.lines() {

@@ -4,7 +4,6 @@
 //! tail computes on fewer rows or columns of the same layout. Kernels whose tiles have more than two dims flatten
 //! the inner ones into `cols`.
 
-use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Index of an extent of the unit space: parallel extents first, then the extents of the current phase's `seq`.
@@ -80,7 +79,7 @@ pub struct Loop {
 pub type Loops = SmallVec<[Loop; 4]>;
 
 /// A local memory space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Space {
     /// Vector working memory (unified buffer).

@@ -3,12 +3,10 @@
 //! A program is one launch. A template is a kernel's code over argument *slots*; a unit binds the slots; the units
 //! of a step may run at the same time; steps run in order with a core barrier between them.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{Code, DType, Target};
 
 /// What an argument is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Read only, bound at every launch.
     Input,
@@ -21,7 +19,7 @@ pub enum Role {
 }
 
 /// How the bytes of an argument are arranged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Addressed by strides.
     Plain,
@@ -40,7 +38,7 @@ pub enum Layout {
 }
 
 /// One argument of a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arg {
     /// Name, unique in the program.
     pub name: String,
@@ -60,7 +58,7 @@ pub struct Arg {
 }
 
 /// What kind of unit runs a template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Vector instructions only.
     Vector,
@@ -71,7 +69,7 @@ pub enum Kind {
 }
 
 /// Code of a phase that runs at one place of its sequential walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// Before the loops at this depth and deeper start; 0 wraps the whole walk. Runs even when the walk is empty
     /// (depth 0 only).
@@ -113,7 +111,7 @@ pub struct Phase {
 }
 
 /// A slot of a template: what the code may do with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Name for the text form.
     pub name: String,
@@ -139,7 +137,7 @@ pub struct Template {
 }
 
 /// A template applied to arguments.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Index of the template.
     pub template: u32,
@@ -150,7 +148,7 @@ pub struct Unit {
 }
 
 /// Units that may run at the same time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The units.
     pub units: Vec<Unit>,

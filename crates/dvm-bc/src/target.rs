@@ -1,11 +1,9 @@
 //! What a program was compiled for. Embedded in every program, so verifying needs no specification file.
 
-use serde::{Deserialize, Serialize};
-
 use crate::Space;
 
 /// One local memory space of a core.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceSpec {
     /// Which space.
     pub space: Space,
@@ -14,7 +12,7 @@ pub struct SpaceSpec {
 }
 
 /// How cube results reach the vector unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     /// `acc_to_ub` hands the tile over.
     Direct,
@@ -23,7 +21,7 @@ pub enum Exchange {
 }
 
 /// The properties of a machine that a program depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Name, e.g. `host-ref`.
     pub name: String,
