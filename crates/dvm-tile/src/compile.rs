@@ -93,36 +93,7 @@ pub(crate) fn unit(
         wrote(st.slot, bytes);
     }
     s.model.build(&s.space, spec);
-    let has = spec.target.capacity(Memory::Ub);
-    let mut limit = has;
-    let mut attempt = 0;
-    let mut strict = false;
-    let (blocks, phases, peak) = loop {
-        let (blocks, phases) = match attempt_at(s, spec, limit, strict) {
-            Err(Fault::Loops { .. } | Fault::Ragged { .. }) if !strict => {
-                strict = true;
-                continue;
-            }
-            done => done?,
-        };
-        let peak = s.placer.run(&mut s.emitted, &spec.target)?;
-        let needs = peak[Memory::Ub as usize];
-        if needs <= has {
-            break (blocks, phases, peak);
-        }
-        attempt += 1;
-        if attempt == ATTEMPTS {
-            return Err(Fault::Memory { space: Memory::Ub, needs, has });
-        }
-        if attempt == ATTEMPTS / 2 {
-            s.model.pad(&s.space);
-            limit = has;
-            continue;
-        }
-        // What came out larger than thought is thought larger next time.
-        let scaled = u128::from(limit) * u128::from(has) / u128::from(needs.max(1));
-        limit = (scaled as u64).min(limit - limit / 16);
-    };
+    let (blocks, phases, peak) = fitted(s, spec)?;
     for space in [Memory::PanelA, Memory::PanelB, Memory::Acc] {
         let (needs, has) = (peak[space as usize], spec.target.capacity(space));
         if needs > has {
@@ -130,6 +101,43 @@ pub(crate) fn unit(
         }
     }
     Ok(Some(assemble(kernel, spec, s, blocks, phases, peak)?))
+}
+
+/// Blocks of a product, number of phases, bytes used of each space.
+type Fitted = (Option<Blocks>, u32, [u64; 4]);
+
+/// Tiles, emits and places. The model knows neither fragmentation nor every copy that emission makes, so where the result does not fit,
+/// tiles are chosen under a lower limit, and then with a tile more to hold.
+fn fitted(s: &mut Scratch, spec: &MachineSpec) -> Result<Fitted, Fault> {
+    let has = spec.target.capacity(Memory::Ub);
+    let (mut limit, mut strict, mut padded, mut needs) = (has, false, false, 0);
+    for attempt in 0..ATTEMPTS {
+        let done = match attempt_at(s, spec, limit, strict) {
+            Err(Fault::Loops { .. } | Fault::Ragged { .. }) if !strict => {
+                strict = true;
+                continue;
+            }
+            Err(Fault::Memory { space: Memory::Ub, .. }) if needs > has && !padded => None,
+            Err(Fault::Memory { space: Memory::Ub, needs: n, .. }) => {
+                return Err(Fault::Memory { space: Memory::Ub, needs: n.max(needs), has });
+            }
+            done => Some(done?),
+        };
+        if let Some((blocks, phases)) = done {
+            let peak = s.placer.run(&mut s.emitted, &spec.target)?;
+            needs = peak[Memory::Ub as usize];
+            if needs <= has {
+                return Ok((blocks, phases, peak));
+            }
+            let scaled = u128::from(limit) * u128::from(has) / u128::from(needs.max(1));
+            limit = (scaled as u64).min(limit - limit / 16);
+        }
+        if !padded && (done.is_none() || attempt + 1 == ATTEMPTS / 2) {
+            s.model.pad(&s.space);
+            (padded, limit) = (true, has);
+        }
+    }
+    Err(Fault::Memory { space: Memory::Ub, needs, has })
 }
 
 /// Tiles and emits under a limit of vector memory; returns the blocks of a product and the number of phases.
