@@ -154,6 +154,7 @@ pub(crate) struct InspectArgs {
 Examples:
   dvm explain model.onnx                    kernels and boundaries
   dvm explain model.onnx --kernels          with the body of each kernel
+  dvm explain model.onnx --dot plan.dot && dot -Tsvg plan.dot -o plan.svg
   dvm explain model.onnx --input axes=axes.npy")]
 pub(crate) struct ExplainArgs {
     /// ONNX, textual IR or serialised IR.
@@ -161,6 +162,9 @@ pub(crate) struct ExplainArgs {
     /// Print the body of each distinct kernel.
     #[arg(long)]
     pub(crate) kernels: bool,
+    /// Write the kernels and the buffers between them as a Graphviz file.
+    #[arg(long, value_name = "F.dot")]
+    pub(crate) dot: Option<PathBuf>,
     /// Value of an input that decides the model's structure.
     #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
     pub(crate) input: Vec<(String, String)>,

@@ -172,6 +172,8 @@ fn inspect_and_explain() {
     let out = s.dvm(&["explain", "scale.dvm", "--kernels"]);
     let listing = text(&out.stdout);
     assert!(listing.contains("1 calls of 1 distinct kernels") && listing.contains("mul, exp"), "{listing}");
+    assert!(s.dvm(&["explain", "scale.dvm", "--dot", "plan.dot"]).status.success());
+    assert!(std::fs::read_to_string(s.path("plan.dot")).unwrap().contains("mul_exp"));
     assert_eq!(s.json(&["explain", "scale.dvm", "--json"])["calls"].as_array().unwrap().len(), 1);
 }
 

@@ -18,6 +18,7 @@ mod builder;
 mod columns;
 mod constants;
 mod decompose;
+mod dot;
 mod emit;
 mod finish;
 mod lower;
@@ -27,6 +28,8 @@ mod reshape;
 mod schedule;
 mod simplify;
 mod space;
+
+pub use dot::{call_graph, to_dot};
 
 use dvm_ir::{Graph, NodeId, Plan};
 

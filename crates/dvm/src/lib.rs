@@ -14,6 +14,7 @@ mod report;
 mod session;
 
 pub use dvm_bc as bc;
+pub use dvm_fuse::to_dot;
 pub use dvm_ir as ir;
 pub use dvm_ir::{
     BinaryOp, Bindings, DType, Dim, DimTable, Graph, Input, Op, Plan, ReduceOp, Scalar, Tensor, UnaryOp,

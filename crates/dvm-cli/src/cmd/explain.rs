@@ -14,6 +14,10 @@ pub(crate) fn explain(a: &ExplainArgs) -> Result<Outcome> {
     let inputs = given(None, &a.input)?;
     let graph = module.graph(&inputs, &[])?;
     let plan = module.plan(&inputs, &[], true)?;
+    if let Some(path) = &a.dot {
+        dvm::npz::write_whole(path, dvm::to_dot(&plan).as_bytes())
+            .with_context(|| path.display().to_string())?;
+    }
     let ops = |call: &dvm::plan::Call| -> Vec<String> {
         call.nodes
             .iter()
