@@ -70,7 +70,11 @@ pub(crate) fn bind(
                 }
                 out[i] = out[other];
             }
-            ArgRef::Out(ref mut bytes) if program.args[i].zero => bytes.fill(0),
+            ArgRef::Out(ref bytes) if program.args[i].zero => {
+                // Through the pointer that the launch will use: a new mutable borrow would end its right to.
+                // SAFETY: the pointer is to this argument's bytes.
+                unsafe { out[i].write_bytes(0, bytes.len()) };
+            }
             _ => {}
         }
     }

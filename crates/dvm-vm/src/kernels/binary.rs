@@ -6,12 +6,12 @@ use super::{Kernel, SpanFn, define_op, span2};
 use crate::Isa;
 use crate::elem::{Bits, Elem, with_bits, with_elem};
 
-fn two<T: Copy, O: super::Op2<T>>(_: O, isa: Isa) -> SpanFn {
+fn two<T: Copy, O: super::Op2<T, Out: Copy>>(_: O, isa: Isa) -> SpanFn {
     span2::span::<T, O>(isa)
 }
 
 /// For operations that do not vectorise.
-fn scalar<T: Copy, O: super::Op2<T>>(_: O, _: Isa) -> SpanFn {
+fn scalar<T: Copy, O: super::Op2<T, Out: Copy>>(_: O, _: Isa) -> SpanFn {
     span2::narrow::<T, O>()
 }
 

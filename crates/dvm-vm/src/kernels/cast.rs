@@ -16,7 +16,7 @@ impl<T: CastTo<U>, U> Op1<T> for To<U> {
 }
 
 /// Rare pairs: the frequent ones have kernels of their own.
-fn to<T: Copy + CastTo<U>, U>() -> SpanFn {
+fn to<T: Copy + CastTo<U>, U: Copy>() -> SpanFn {
     span1::narrow::<T, To<U>>()
 }
 

@@ -29,10 +29,10 @@ macro_rules! ternary {
                 unsafe {
                     if steps & 7 == 7 {
                         // Constant steps let this loop vectorise.
-                        for i in 0..n {
+                        super::super::blocks(d, n, |i| {
                             let ($a, $b, $c) = (at(pa, 1, i), at(pb, 1, i), at(pc, 1, i));
-                            d.add(i).write($body);
-                        }
+                            $body
+                        });
                     } else {
                         for i in 0..n {
                             let ($a, $b, $c) = (at(pa, s[0], i), at(pb, s[1], i), at(pc, s[2], i));

@@ -7,12 +7,12 @@ use crate::Isa;
 use crate::elem::{Bits, Elem, with_bits, with_elem};
 
 /// The instantiation of an operation's span loop. The value only names the type.
-fn one<T: Copy, O: super::Op1<T>>(_: O, isa: Isa) -> SpanFn {
+fn one<T: Copy, O: super::Op1<T, Out: Copy>>(_: O, isa: Isa) -> SpanFn {
     span1::span::<T, O>(isa)
 }
 
 /// For operations that do not vectorise.
-fn scalar<T: Copy, O: super::Op1<T>>(_: O) -> SpanFn {
+fn scalar<T: Copy, O: super::Op1<T, Out: Copy>>(_: O) -> SpanFn {
     span1::narrow::<T, O>()
 }
 

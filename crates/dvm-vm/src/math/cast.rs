@@ -7,6 +7,7 @@ use half::{bf16, f16};
 
 use super::lanes::Lanes;
 use crate::Isa;
+use crate::kernels::blocks;
 
 /// `dst[i] = src[i]` converted, for `i < n`. Pointers are aligned to their elements.
 pub(crate) type CastFn = unsafe fn(dst: *mut u8, src: *const u8, n: usize);
@@ -87,15 +88,13 @@ impl Convert<bf16> for f32 {
 }
 
 #[inline(always)]
-unsafe fn each<F: Convert<T> + Copy, T>(dst: *mut u8, src: *const u8, n: usize) {
+unsafe fn each<F: Convert<T> + Copy, T: Copy>(dst: *mut u8, src: *const u8, n: usize) {
     let (dst, src) = (dst.cast::<T>(), src.cast::<F>());
-    for i in 0..n {
-        // SAFETY: the caller promises `n` aligned elements behind each pointer.
-        unsafe { *dst.add(i) = (*src.add(i)).convert() };
-    }
+    // SAFETY: the caller promises `n` aligned elements behind each pointer.
+    unsafe { blocks(dst, n, |i| (*src.add(i)).convert()) };
 }
 
-unsafe fn portable<F: Convert<T> + Copy, T>(dst: *mut u8, src: *const u8, n: usize) {
+unsafe fn portable<F: Convert<T> + Copy, T: Copy>(dst: *mut u8, src: *const u8, n: usize) {
     // SAFETY: the caller's promise.
     unsafe { each::<F, T>(dst, src, n) }
 }
@@ -103,7 +102,7 @@ unsafe fn portable<F: Convert<T> + Copy, T>(dst: *mut u8, src: *const u8, n: usi
 /// The portable loop, vectorised by the compiler for AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn avx2<F: Convert<T> + Copy, T>(dst: *mut u8, src: *const u8, n: usize) {
+unsafe fn avx2<F: Convert<T> + Copy, T: Copy>(dst: *mut u8, src: *const u8, n: usize) {
     // SAFETY: the caller's promise.
     unsafe { each::<F, T>(dst, src, n) }
 }
@@ -159,12 +158,12 @@ pub(crate) fn cast(from: DType, to: DType, isa: Isa) -> Option<CastFn> {
 
 #[inline(always)]
 unsafe fn select_each(dst: *mut f32, cond: *const u8, a: *const f32, b: *const f32, n: usize) {
-    for i in 0..n {
-        // SAFETY: the caller promises `n` elements behind each pointer. Both sides are read, so that this is a blend.
-        unsafe {
+    // SAFETY: the caller promises `n` elements behind each pointer. Both sides are read, so that this is a blend.
+    unsafe {
+        blocks(dst, n, |i| {
             let (x, y) = (*a.add(i), *b.add(i));
-            *dst.add(i) = if *cond.add(i) != 0 { x } else { y };
-        }
+            if *cond.add(i) != 0 { x } else { y }
+        });
     }
 }
 

@@ -289,3 +289,83 @@ impl Drop for Team<'_> {
         self.pool.shared.busy.0.store(false, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use super::Pool;
+    use crate::exec::frame::Frame;
+
+    #[test]
+    fn every_chunk_runs_once() {
+        for workers in [2, 3, 7] {
+            let pool = Pool::new(workers);
+            let mut own = Frame::new();
+            for chunks in [1, 2, 5, 100, 1000] {
+                let ran: Vec<AtomicU32> = (0..chunks).map(|_| AtomicU32::new(0)).collect();
+                let job = |_: &mut Frame, c: u32| {
+                    ran[c as usize].fetch_add(1, Ordering::Relaxed);
+                };
+                let outcome = pool.enter().map(|mut team| team.run(chunks, true, &mut own, &job));
+                // After a stall the pool asks to be left alone for a while.
+                if outcome.is_some() {
+                    assert!(
+                        ran.iter().all(|r| r.load(Ordering::Relaxed) == 1),
+                        "{workers} workers, {chunks}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_launch_at_a_time_has_the_workers() {
+        let pool = Pool::new(2);
+        let team = pool.enter();
+        assert!(team.is_some() && pool.enter().is_none());
+        drop(team);
+        assert!(pool.enter().is_some());
+        assert!(Pool::new(1).enter().is_none());
+    }
+
+    #[test]
+    fn panics_are_reported_and_survived() {
+        let pool = Pool::new(3);
+        let mut own = Frame::new();
+        let mut team = pool.enter().unwrap();
+        let quiet = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let outcome = team.run(50, true, &mut own, &|_: &mut Frame, c| assert_ne!(c, 33));
+        std::panic::set_hook(quiet);
+        assert!(outcome.panicked);
+        let outcome = team.run(50, true, &mut own, &|_: &mut Frame, _| {});
+        assert!(!outcome.panicked);
+    }
+
+    #[test]
+    fn a_stalled_worker_makes_callers_go_alone_for_a_while() {
+        let pool = Pool::new(2);
+        let mut own = Frame::new();
+        let caller = std::thread::current().id();
+        let job = |_: &mut Frame, _| {
+            let here = std::thread::current().id() == caller;
+            std::thread::sleep(if here { Duration::from_micros(50) } else { Duration::from_millis(20) });
+        };
+        // The worker may be late for a job, not for all.
+        let stalled = (0..200).any(|_| {
+            let mut team = loop {
+                match pool.enter() {
+                    Some(team) => break team,
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            team.run(16, true, &mut own, &job).stalled
+        });
+        assert!(stalled);
+        assert!(pool.enter().is_none());
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(pool.enter().is_some());
+    }
+}
