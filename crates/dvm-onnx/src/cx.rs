@@ -375,6 +375,9 @@ impl<'i, 'm> Cx<'i, 'm> {
     /// Part of an axis.
     pub(crate) fn slice_axis(&mut self, x: V, axis: usize, start: Dim, len: Dim) -> Result<V, Fail> {
         let shape = self.shape(x);
+        if axis >= shape.len() {
+            return invalid(format!("an operand of rank {} has no axis {axis}", shape.len()));
+        }
         let mut starts = vec![Dim::ZERO; shape.len()];
         let mut lens = shape;
         starts[axis] = start;

@@ -310,6 +310,10 @@ fn values() {
         nd,
         &[(vec![("x", arange(&[2, 3])), ("i", i64s(&[2, 2], &[1, -1, 0, 1]))], f32s(&[2], &[5.0, 1.0]))],
     );
+    let hot = one_op(13, (DType::I64, "n"), "OneHot(x, d, v) -> y", &[])
+        .ints("d", &[3])
+        .init("v", f32s(&[], &[1.0]));
+    refuse(hot, &[], "has no axis 0");
     // 5 is out of range on its own axis, though the flat position is not.
     let nd = model(13)
         .input("x", F, "a, b")

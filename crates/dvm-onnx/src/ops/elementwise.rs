@@ -288,6 +288,8 @@ fn known_binary(op: B, dtype: DType, a: Dim, b: Dim, dims: &mut dvm_ir::DimTable
     let r = match op {
         B::Add => dims.add(a, b),
         B::Sub => dims.sub(a, b),
+        // A float product of 0 may be -0, which a dim cannot say.
+        B::Mul if float && (a == Dim::ZERO || b == Dim::ZERO) => return None,
         B::Mul => dims.mul(a, b),
         B::Max => dims.max(a, b),
         B::Min => dims.min(a, b),
