@@ -39,5 +39,6 @@ pub use args::ArgRef;
 pub use error::{BuildError, LaunchError, Trap, TrapKind};
 pub use exec::{BuildOptions, Executable};
 pub use isa::Isa;
+pub use math::{Accuracy, accuracy, accuracy_markdown};
 pub use pool::Pool;
 pub use runtime::{Control, Executor, Runtime, Stats};

@@ -125,7 +125,7 @@ fn expm1<V: Lanes>(x: V) -> V {
 
 /// `n / (d + d_lo)` for a small `d_lo`: one division, and its remainder folded in.
 #[inline(always)]
-fn divide<V: Lanes>(n: V, d: V, d_lo: V) -> V {
+pub(super) fn divide<V: Lanes>(n: V, d: V, d_lo: V) -> V {
     let r = V::splat(1.0).div(d);
     let q = n.mul(r);
     q.fnma(d_lo, q.fnma(d, n)).fma(r, q)

@@ -8,6 +8,7 @@
 //! The tables return plain function pointers, looked up once when a program is predecoded. Pointers need only the
 //! alignment of an element. `dst` may equal a source of the same element size; other overlaps are not allowed.
 
+mod accuracy;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod cast;
@@ -25,6 +26,7 @@ mod trig;
 use dvm_bc::Opcode;
 
 use crate::Isa;
+pub use accuracy::{Accuracy, accuracy, accuracy_markdown};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::first_lanes;
 pub(crate) use cast::{CastFn, SelectFn, cast, select_f32};

@@ -5,8 +5,10 @@ use super::drive::Binary;
 use super::exp::{exp2_sum, limit, poly};
 use super::lanes::Lanes;
 
-/// (ln m - u) / u^3 in u^2, where u = 2 f / (2 + f) and f = m - 1.
-const ATANH: [f32; 4] = [0.083_333_33, 0.012_500_302, 0.002_226_528, 0.000_473_773_2];
+/// (ln m - u) / u^3 at 0, where u = 2 f / (2 + f) and f = m - 1.
+const ATANH: f32 = 0.083_333_33;
+/// And the rest of it, over u^2, in u^2.
+const ATANH_TAIL: [f32; 3] = [0.012_500_302, 0.002_226_528, 0.000_473_773_2];
 /// The bits of sqrt(1/2).
 const SQRT_HALF: i32 = 0x3f35_04f3;
 const LOG2E: f32 = std::f32::consts::LOG2_E;
@@ -27,13 +29,24 @@ fn log2_pair<V: Lanes>(x: V, shift: V) -> (V, V) {
     let f2 = f.add(f);
     let u = f2.mul(r);
     let u_lo = u.fnma(d_lo, u.fnma(d, f2)).mul(r);
+    // t = u v P(v), where every factor has a low part: times a large y, one bit more is one bit more.
     let v = u.mul(u);
-    let t = poly(v, &ATANH).mul(v).fma(u, u_lo);
-    // (u + t) log2(e).
-    let h = u.mul(V::splat(LOG2E));
-    let l = u.fma(V::splat(LOG2E), h.neg());
-    let l = u.fma(V::splat(LOG2E_LO), l);
-    let l = t.fma(V::splat(LOG2E), l);
+    let v_lo = u.fma(u, v.neg()).add(u.add(u).mul(u_lo));
+    let tail = poly(v, &ATANH_TAIL);
+    let c = V::splat(ATANH);
+    let p = v.fma(tail, c);
+    let p_lo = v.fma(tail, c.sub(p));
+    let w = u.mul(v);
+    let w_lo = u.fma(v, w.neg()).add(u.mul(v_lo)).add(u_lo.mul(v));
+    let t = w.mul(p);
+    let t_lo = w.fma(p, t.neg()).add(w.mul(p_lo)).add(w_lo.mul(p));
+    // m's logarithm (s, s_lo), then times log2(e).
+    let s = u.add(t);
+    let s_lo = t.sub(s.sub(u)).add(t_lo.add(u_lo));
+    let h = s.mul(V::splat(LOG2E));
+    let l = s.fma(V::splat(LOG2E), h.neg());
+    let l = s.fma(V::splat(LOG2E_LO), l);
+    let l = s_lo.fma(V::splat(LOG2E), l);
     // Plus e, which is 0 or larger than h.
     let s = e.add(h);
     let l = h.sub(s.sub(e)).add(l);

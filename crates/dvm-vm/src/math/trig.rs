@@ -5,7 +5,7 @@
 
 use super::cheap::function;
 use super::drive::Unary;
-use super::exp::{MAGIC, poly};
+use super::exp::{MAGIC, divide, poly};
 use super::lanes::Lanes;
 
 /// Where n stays below 2^17, so that the first product of the reduction is exact.
@@ -61,9 +61,11 @@ fn tangent<V: Lanes>(x: V) -> V {
     let s = r.mul(r);
     // The derivative of tan is 1 + tan^2, about 1 + s + 2 s^2 / 3.
     let lo = lo.mul(s.fma(s.fma_c(2.0 / 3.0, 1.0), V::splat(1.0)));
-    let tan = r.add(poly(s, &TAN).mul(s).fma(r, lo));
+    let rest = poly(s, &TAN).mul(s).fma(r, lo);
+    let tan = r.add(rest);
+    let tan_lo = rest.sub(tan.sub(r));
     let odd = V::bits_nonzero(V::and_bits(q, V::splat_bits(1)));
-    V::select(odd, V::splat(-1.0).div(tan), tan)
+    V::select(odd, divide(V::splat(-1.0), tan, tan_lo), tan)
 }
 
 /// Keeps the sign of zero, and sends far arguments through f64.
