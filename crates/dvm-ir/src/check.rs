@@ -91,9 +91,17 @@ impl DimTable {
         if checks.iter().any(|c| c.cond == cond) {
             return true;
         }
-        // Asking twice does no harm, searching long does.
+        if !self.has_facts() {
+            return false;
+        }
+        // Asking twice does no harm, searching long does: only recent checks that share a symbol.
         let kind = std::mem::discriminant(&cond);
-        let alike = checks.iter().map(|c| c.cond).filter(|c| std::mem::discriminant(c) == kind).take(256);
+        let near = |t: &DimTable, c: CheckCond| {
+            std::mem::discriminant(&c) == kind
+                && c.dims().iter().any(|&x| cond.dims().iter().any(|&y| t.share_symbols(x, y)))
+        };
+        let alike: Vec<CheckCond> =
+            checks.iter().rev().map(|c| c.cond).filter(|&c| near(self, c)).take(16).collect();
         self.without_trace(|t| {
             let cond = cond.map(|d| t.simplify(d));
             alike.into_iter().any(|c| c.map(|d| t.simplify(d)) == cond)

@@ -6,7 +6,7 @@ use super::poly::{self, Poly, Term};
 use super::{Answer, Atom, AtomId, Bounds, Dim, DimTable, MAX_DEPTH, Symbol, SymbolFacts};
 
 /// Extrema and broadcasts of more operands than this are nested instead of flattened.
-const MAX_LEAVES: usize = 8;
+const MAX_LEAVES: usize = 6;
 
 /// Length of the table, to undo what a question interned.
 #[derive(Clone, Copy)]

@@ -93,7 +93,7 @@ impl Atom {
 }
 
 /// Deepest nesting of atoms; anything deeper counts as overflow.
-const MAX_DEPTH: u32 = 128;
+const MAX_DEPTH: u32 = 48;
 
 /// What is known of a polynomial, kept so that questions cost nothing and deep nesting cannot recurse.
 #[derive(Clone, Copy, Debug)]
@@ -136,12 +136,13 @@ pub struct DimTable {
     atoms: IndexSet<Atom>,
     bounds: Vec<Bounds>,
     symbols: IndexMap<String, SymbolFacts>,
-    /// Assumed equalities, each from a symbol (or other atom) to its replacement; a replacement holds no atom replaced by
-    /// an earlier one.
-    equal: Vec<(Dim, Dim)>,
+    /// Assumed equalities: a symbol (or other atom) and its replacement, which holds no replaced atom.
+    equal: IndexMap<AtomId, Dim>,
     /// Symbols in the left sides of `equal`, modulo 64.
     facts_symbols: u64,
     rewriting: bool,
+    /// Whether anything was assumed of a symbol.
+    assumed: bool,
     /// Whether some dim overflowed.
     overflowed: bool,
 }
@@ -162,9 +163,10 @@ impl DimTable {
             atoms: IndexSet::new(),
             bounds: vec![],
             symbols: IndexMap::new(),
-            equal: vec![],
+            equal: IndexMap::new(),
             facts_symbols: 0,
             rewriting: false,
+            assumed: false,
             overflowed: false,
         };
         t.constant(0);

@@ -8,7 +8,7 @@ use super::{Answer, Atom, AtomId, Dim, DimTable, Symbol};
 /// Stands for "no bound"; every value of a dim is far inside.
 pub(super) const INF: i128 = 1 << 100;
 /// Most polynomials a proof looks at.
-const FUEL: u32 = 48;
+const FUEL: u32 = 32;
 
 impl DimTable {
     /// Bounds of a dim over all bindings (inclusive, saturating).
@@ -196,6 +196,17 @@ impl Prover<'_> {
     }
 }
 
+/// What a pass over a dim replaces.
+#[derive(Clone, Copy)]
+enum Replace {
+    /// One atom or whole dim by another dim.
+    One(Dim, Dim),
+    /// Every atom of which an equality is known.
+    Facts,
+    /// Nothing, but every part is made again.
+    Nothing,
+}
+
 impl DimTable {
     /// Assumes two dims equal from now on.
     pub fn assume_equal(&mut self, a: Dim, b: Dim) {
@@ -217,9 +228,16 @@ impl DimTable {
         let mut rest: Poly = d.iter().filter(|u| **u != t).cloned().collect();
         rest.iter_mut().for_each(|u| u.coeff /= g);
         let Some(to) = (if t.coeff > 0 { poly::scale(&rest, -1) } else { Some(rest) }) else { return };
-        let (from, to) = (self.intern(poly::of_atom(t.factors[0])), self.intern(to));
+        let (id, from, to) = (t.factors[0], self.intern(poly::of_atom(t.factors[0])), self.intern(to));
+        // Replacements stay free of replaced atoms, so that one pass rewrites a dim.
+        let olds: Vec<(AtomId, Dim)> = self.equal.iter().map(|(&i, &d)| (i, d)).collect();
+        for (i, d) in olds {
+            let d = self.replace(d, from, to);
+            self.equal.insert(i, d);
+        }
         self.facts_symbols |= self.bounds[from.index()].symbols;
-        self.equal.push((from, to));
+        self.equal.insert(id, to);
+        self.assumed = true;
         // What is known of one symbol is known of the other.
         if let (Some(s), Some(r)) = (self.as_symbol(from), self.as_symbol(to)) {
             let f = self.symbols[s.index()].clone();
@@ -269,6 +287,7 @@ impl DimTable {
             return;
         }
         (f.lo, f.hi) = (lo, hi);
+        self.assumed = true;
         for i in 0..self.polys.len() {
             self.bounds[i] = self.bounds_of(&self.polys[i]);
         }
@@ -281,29 +300,43 @@ impl DimTable {
             return d;
         }
         self.rewriting = true;
-        let d = (0..self.equal.len()).fold(d, |d, i| {
-            let (from, to) = self.equal[i];
-            self.replace(d, from, to)
-        });
+        let d = self.replace_memo(d, Replace::Facts, &mut HashMap::new());
         self.rewriting = false;
         d
     }
     /// The dim built anew under all that is known by now; dims made before a fact was known do not use it.
-    pub fn simplify(&mut self, d: Dim) -> Dim {
+    pub(crate) fn simplify(&mut self, d: Dim) -> Dim {
         let d = self.rewrite(d);
-        // Nothing is replaced, but every part is made again.
-        self.replace_memo(d, None, Dim::ZERO, &mut HashMap::new())
+        // Deep nests are rare, and a rebuild asks questions at every level.
+        if self.bounds[d.index()].depth > 8 {
+            return d;
+        }
+        self.replace_memo(d, Replace::Nothing, &mut HashMap::new())
+    }
+    /// Whether anything is known beyond what was declared.
+    pub(crate) fn has_facts(&self) -> bool {
+        self.assumed
+    }
+    /// Whether two dims may depend on one symbol.
+    pub(crate) fn share_symbols(&self, a: Dim, b: Dim) -> bool {
+        self.bounds[a.index()].symbols & self.bounds[b.index()].symbols != 0
     }
     /// `d` with every occurrence of `from` replaced by `to`; `from` is a symbol, another atom or a whole dim.
     pub fn replace(&mut self, d: Dim, from: Dim, to: Dim) -> Dim {
-        self.replace_memo(d, Some(from), to, &mut HashMap::new())
+        self.replace_memo(d, Replace::One(from, to), &mut HashMap::new())
     }
-    fn replace_memo(&mut self, d: Dim, from: Option<Dim>, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
-        if Some(d) == from {
-            return to;
-        }
-        let symbols = from.map_or(0, |f| self.bounds[f.index()].symbols);
-        if self.bounds[d.index()].symbols & symbols != symbols || self.as_const(d).is_some() {
+    fn replace_memo(&mut self, d: Dim, what: Replace, done: &mut HashMap<Dim, Dim>) -> Dim {
+        let here = self.bounds[d.index()].symbols;
+        let untouched = match what {
+            Replace::One(from, to) if d == from => return to,
+            Replace::One(from, _) => {
+                let needed = self.bounds[from.index()].symbols;
+                here & needed != needed
+            }
+            Replace::Facts => here & self.facts_symbols == 0,
+            Replace::Nothing => false,
+        };
+        if untouched || self.as_const(d).is_some() {
             return d;
         }
         if let Some(&r) = done.get(&d) {
@@ -313,7 +346,7 @@ impl DimTable {
         for t in self.poly(d).clone() {
             let mut p = self.constant(t.coeff);
             for f in &t.factors {
-                let a = self.replace_atom(*f, from, to, done);
+                let a = self.replace_atom(*f, what, done);
                 p = self.mul(p, a);
             }
             sum = self.add(sum, p);
@@ -321,15 +354,21 @@ impl DimTable {
         done.insert(d, sum);
         sum
     }
-    fn replace_atom(&mut self, id: AtomId, from: Option<Dim>, to: Dim, done: &mut HashMap<Dim, Dim>) -> Dim {
+    fn replace_atom(&mut self, id: AtomId, what: Replace, done: &mut HashMap<Dim, Dim>) -> Dim {
         let atom = self.atoms[id.0 as usize];
         let whole = self.intern(poly::of_atom(id));
-        if Some(whole) == from {
-            return to;
+        match what {
+            Replace::One(from, to) if whole == from => return to,
+            Replace::Facts => {
+                if let Some(&to) = self.equal.get(&id) {
+                    return to;
+                }
+            }
+            _ => {}
         }
         let Some((a, b)) = atom.operands() else { return whole };
-        let (x, y) = (self.replace_memo(a, from, to, done), self.replace_memo(b, from, to, done));
-        if (x, y) == (a, b) && from.is_some() {
+        let (x, y) = (self.replace_memo(a, what, done), self.replace_memo(b, what, done));
+        if (x, y) == (a, b) && !matches!(what, Replace::Nothing) {
             return whole;
         }
         match atom {
