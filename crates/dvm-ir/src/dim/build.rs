@@ -154,6 +154,11 @@ impl DimTable {
         // Comparisons are 0 or 1, so their powers are themselves.
         poly::mul(p, q, |a| matches!(self.atoms[a.0 as usize], Atom::Eq(..) | Atom::Lt(..)))
     }
+    /// Sum of dims. Unlike repeated [`DimTable::add`] it leaves no partial sums in the table.
+    pub fn sum(&mut self, dims: &[Dim]) -> Dim {
+        let sum = dims.iter().try_fold(Poly::new(), |s, &d| poly::add(&s, self.poly(d), 1));
+        self.intern_or_overflow(sum)
+    }
     /// Product of dims.
     pub fn product(&mut self, dims: &[Dim]) -> Dim {
         dims.iter().fold(Dim::ONE, |p, &d| self.mul(p, d))

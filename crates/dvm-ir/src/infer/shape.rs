@@ -100,15 +100,13 @@ impl Infer<'_> {
             let other = self.operands[i];
             let same = other.shape.len() == shape.len();
             self.require(same, format_args!("operand {i} has another rank than operand 0"))?;
-            for (j, &d) in other.shape.iter().enumerate() {
-                shape[j] = if j == axis {
-                    self.dims.add(shape[j], d)
-                } else {
-                    let what = format!("axis {j} of {} and {}", self.name(0), self.name(i));
-                    self.unify(shape[j], d, what)?
-                };
+            for (j, &d) in other.shape.iter().enumerate().filter(|&(j, _)| j != axis) {
+                let what = format!("axis {j} of {} and {}", self.name(0), self.name(i));
+                shape[j] = self.unify(shape[j], d, what)?;
             }
         }
+        let joined: Vec<Dim> = self.operands.iter().map(|t| t.shape[axis]).collect();
+        shape[axis] = self.dims.sum(&joined);
         Ok(self.like(shape))
     }
     pub(super) fn pad(&mut self, before: &[Dim], after: &[Dim], mode: PadMode) -> Result_<TensorType> {

@@ -14,6 +14,7 @@
 //! functions. `%n: i64[2] = [h, w]` on an input names the *elements* of a small integer tensor for use as sizes. Lines
 //! `symbol h in -5..=9` before the graph say that a symbol may be negative or is bounded. Omitted bool attributes are false.
 
+mod constants;
 mod dims;
 mod lex;
 mod parse;
