@@ -67,6 +67,20 @@ fn dim(s: &str) -> Result<(String, Vec<i64>), String> {
     Ok((name, values.map_err(|_| format!("`{s}` is not SYMBOL=N[,N...] with integers"))?))
 }
 
+/// A tolerance: with a NaN everything would pass, below 0 nothing.
+fn tolerance(s: &str) -> Result<f64, String> {
+    match s.parse::<f64>() {
+        Ok(t) if t >= 0.0 => Ok(t),
+        _ => Err(format!("`{s}` is not a number of at least 0")),
+    }
+}
+
+/// A time in seconds.
+fn seconds(s: &str) -> Result<std::time::Duration, String> {
+    let t = s.parse().ok().and_then(|t| std::time::Duration::try_from_secs_f64(t).ok());
+    t.ok_or_else(|| format!("`{s}` is not a number of seconds of at least 0"))
+}
+
 /// `dvm run`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
@@ -97,10 +111,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "F.npz")]
     pub(crate) golden: Vec<PathBuf>,
     /// Relative tolerance of --golden.
-    #[arg(long, default_value_t = 1e-3, requires = "golden")]
+    #[arg(long, default_value_t = 1e-3, requires = "golden", value_parser = tolerance)]
     pub(crate) rtol: f64,
     /// Absolute tolerance of --golden.
-    #[arg(long, default_value_t = 1e-4, requires = "golden")]
+    #[arg(long, default_value_t = 1e-4, requires = "golden", value_parser = tolerance)]
     pub(crate) atol: f64,
     /// Run each shape N times.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -128,8 +142,8 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_memory: Option<u64>,
     /// Most seconds a run may take.
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) timeout: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<std::time::Duration>,
 }
 
 /// `dvm inspect`.

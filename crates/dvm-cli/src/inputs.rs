@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use dvm::{Graph, Tensor, npz};
 
+use crate::Usage;
+
 /// Named tensors.
 pub(crate) type Named = Vec<(String, Tensor)>;
 
-/// The inputs given by `--inputs` and `--input`.
+/// The inputs given by `--inputs` and `--input`. In an archive of golden form, where every array is `in.NAME` or `out.NAME`,
+/// the outputs are left out; any other archive names its inputs as they are.
 pub(crate) fn given(inputs: Option<&Path>, single: &[(String, String)]) -> Result<Named> {
-    let mut out = Named::new();
-    if let Some(path) = inputs {
-        for (name, tensor) in npz::load_npz(path)? {
-            let name = name.strip_prefix("in.").unwrap_or(&name).to_string();
-            if !name.starts_with("out.") {
-                out.push((name, tensor));
-            }
-        }
+    let mut out = match inputs {
+        Some(path) => npz::load_npz(path)?,
+        None => Named::new(),
+    };
+    if out.iter().all(|(n, _)| n.starts_with("in.") || n.starts_with("out.")) {
+        out =
+            out.into_iter().filter_map(|(n, t)| n.strip_prefix("in.").map(|n| (n.to_string(), t))).collect();
     }
     for (name, path) in single {
         ensure!(out.iter().all(|(n, _)| n != name), "input `{name}` is given twice");
@@ -28,14 +30,21 @@ pub(crate) fn given(inputs: Option<&Path>, single: &[(String, String)]) -> Resul
 }
 
 /// One `(symbol, value)` list per run: lists of several values advance together, single values stay.
+///
+/// # Errors
+/// [`Usage`]: a symbol given twice, or lists of different lengths.
 pub(crate) fn dim_runs(dims: &[(String, Vec<i64>)]) -> Result<Vec<Vec<(String, i64)>>> {
     let runs = dims.iter().map(|(_, v)| v.len()).max().unwrap_or(1);
-    for (name, values) in dims {
-        ensure!(
-            values.len() == 1 || values.len() == runs,
-            "--dim {name} has {} values, another has {runs}; lists must have one length",
-            values.len()
-        );
+    for (i, (name, values)) in dims.iter().enumerate() {
+        if dims[..i].iter().any(|(n, _)| n == name) {
+            bail!(Usage(format!("--dim {name} is given twice; several values are a list: --dim {name}=1,2")));
+        }
+        if values.len() != 1 && values.len() != runs {
+            let n = values.len();
+            bail!(Usage(format!(
+                "--dim {name} has {n} values, another has {runs}; lists must have one length"
+            )));
+        }
     }
     Ok((0..runs)
         .map(|i| dims.iter().map(|(n, v)| (n.clone(), if v.len() == 1 { v[0] } else { v[i] })).collect())
@@ -106,7 +115,8 @@ pub(crate) fn goldens(files: &[PathBuf]) -> Result<Vec<GoldenStep>> {
                 bail!("{stem}: `{name}` is neither in.NAME, out.NAME, sK.in.NAME nor sK.out.NAME");
             }
         }
-        ensure!(!steps.is_empty(), "{} holds no arrays", file.display());
+        let compared = steps.values().any(|s| !s.outputs.is_empty());
+        ensure!(compared, "{} holds no expected outputs (out.NAME or sK.out.NAME)", file.display());
         for (k, mut step) in steps {
             step.label = k.map_or_else(|| stem.clone(), |k| format!("{stem} step {k}"));
             all.push(step);
@@ -125,6 +135,7 @@ mod tests {
         let runs = dim_runs(&[d("b", &[2]), d("s", &[3, 4])]).unwrap();
         assert_eq!(runs, [vec![("b".into(), 2), ("s".into(), 3)], vec![("b".into(), 2), ("s".into(), 4)]]);
         assert!(dim_runs(&[d("b", &[1, 2, 3]), d("s", &[3, 4])]).is_err());
+        assert!(dim_runs(&[d("b", &[1]), d("b", &[2])]).is_err());
         assert_eq!(dim_runs(&[]).unwrap(), [vec![]]);
     }
 }

@@ -117,6 +117,31 @@ fn goldens_of_several_steps() {
 }
 
 #[test]
+fn a_golden_file_without_outputs_checks_nothing() {
+    let s = Scratch::new("no-outputs");
+    let x = Tensor::from_slice(&[1, 1], &[0f32]).unwrap();
+    npz::save_npz(&s.path("in.npz"), &[("in.x".into(), x)]).unwrap();
+    let args = ["run", "scale.dvm", "--dim", "cols=1", "--golden", "in.npz"];
+    fails(&s.dvm(&args), 1, &["in.npz", "no expected outputs"]);
+}
+
+#[test]
+fn inputs_may_have_any_name() {
+    let s = Scratch::new("names");
+    let names = ["in.x", "w.npy"];
+    let model = MODEL.replace("%x:", "%\"in.x\":").replace("%w:", "%\"w.npy\":");
+    let model = model.replace("mul %x, %w", "mul %\"in.x\", %\"w.npy\"");
+    std::fs::write(s.path("odd.dvm"), model).unwrap();
+    let t = Tensor::from_slice(&[1, 1], &[0f32]).unwrap();
+    let w = Tensor::from_slice(&[1], &[0f32]).unwrap();
+    npz::save_npz(&s.path("in.npz"), &[(names[0].into(), t), (names[1].into(), w)]).unwrap();
+    let out = s.dvm(&["run", "odd.dvm", "--inputs", "in.npz", "--json"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let json = text(&out.stdout);
+    assert!(json.starts_with("{\"version\":1,\"runs\":[{\"dims\":{"), "keys in the documented order: {json}");
+}
+
+#[test]
 fn inputs_and_outputs_as_files() {
     let s = Scratch::new("files");
     let x = Tensor::from_slice(&[1, 2], &[0f32, 1.]).unwrap();
@@ -183,13 +208,21 @@ fn errors_say_what_and_where() {
     fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=2"]), 1, &["cols", "--dim"]);
     fails(&s.dvm(&["run", "scale.dvm", "--dim", "nope=2"]), 1, &["`nope`", "rows, cols"]);
     fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows"]), 2, &["NAME=VALUE"]);
-    fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=1,2", "--dim", "cols=1,2,3"]), 1, &["one length"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=1,2", "--dim", "cols=1,2,3"]), 2, &["one length"]);
+    fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=1", "--dim", "rows=2"]), 2, &["rows", "twice"]);
+    for bad in ["nan", "-1", "x"] {
+        let rtol = format!("--rtol={bad}");
+        fails(&s.dvm(&["run", "scale.dvm", "--golden", "g.npz", &rtol]), 2, &[bad]);
+    }
     fails(&s.dvm(&["run", "scale.dvm", "--dim", "rows=-1", "--dim", "cols=1"]), 1, &["rows", "-1"]);
     fails(&s.dvm(&["run", "missing.onnx"]), 1, &["missing.onnx"]);
+    let out = s.dvm(&["run", "scale.dvm", "--inputs", "missing.npz"]);
+    fails(&out, 1, &["missing.npz"]);
+    assert_eq!(text(&out.stderr).matches("No such file").count(), 1, "a cause is told once");
     fails(&s.dvm(&["run", "scale.dvm", "--spec", "nope"]), 1, &["nope", "host-ref"]);
     fails(&s.dvm(&["nonsense"]), 2, &["nonsense"]);
     std::fs::write(s.path("bad.dvm"), "graph g(%x: f32[a]) -> (%y) {\n  %y = expp %x\n}\n").unwrap();
-    fails(&s.dvm(&["run", "bad.dvm"]), 1, &["expp", "2"]);
+    fails(&s.dvm(&["run", "bad.dvm"]), 1, &["expp", "bad.dvm:2"]);
     std::fs::write(s.path("bad.onnx"), [0xff; 40]).unwrap();
     fails(&s.dvm(&["run", "bad.onnx"]), 1, &["bad.onnx"]);
     let w = Tensor::from_slice(&[3], &[1f32; 3]).unwrap();

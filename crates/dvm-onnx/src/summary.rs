@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use dvm_ir::DType;
+
 use crate::import::{ImportOptions, Importer};
 use crate::producer;
 use crate::proto::ModelProto;
@@ -13,8 +15,16 @@ use crate::proto::ModelProto;
 pub struct SummaryValue {
     /// Name.
     pub name: String,
-    /// Dtype and shape, e.g. `f32[b, 256]`.
-    pub ty: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, e.g. `["b", "256"]`.
+    pub shape: Vec<String>,
+}
+
+impl fmt::Display for SummaryValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}[{}]", self.name, self.dtype, self.shape.join(", "))
+    }
 }
 
 /// What a model holds and what of it is not supported.
@@ -47,7 +57,8 @@ pub(crate) fn of(model: &ModelProto, opts: &ImportOptions) -> Summary {
     let g = &imp.graph;
     let value = |name: &str, v| SummaryValue {
         name: name.to_string(),
-        ty: g.dims.display_type(&g.value(v).ty).to_string(),
+        dtype: g.dtype(v),
+        shape: g.shape(v).iter().map(|&d| g.dims.display(d).to_string()).collect(),
     };
     Summary {
         producer: producer(model),
@@ -71,10 +82,10 @@ impl fmt::Display for Summary {
             writeln!(f, "opset     {} {v}", if d.is_empty() { "ai.onnx" } else { d })?;
         }
         for v in &self.inputs {
-            writeln!(f, "input     {}: {}", v.name, v.ty)?;
+            writeln!(f, "input     {v}")?;
         }
         for v in &self.outputs {
-            writeln!(f, "output    {}: {}", v.name, v.ty)?;
+            writeln!(f, "output    {v}")?;
         }
         if !self.symbols.is_empty() {
             writeln!(f, "symbols   {}", self.symbols.join(", "))?;

@@ -75,15 +75,10 @@ fn of_onnx(bytes: &[u8], base_dir: Option<&Path>) -> Result<Inspection, Error> {
     let mut opts = dvm_onnx::ImportOptions::default();
     opts.base_dir = base_dir.map(Path::to_path_buf);
     let s = dvm_onnx::summary(bytes, &opts)?;
-    let port = |v: &dvm_onnx::SummaryValue| {
-        let (dtype, dims) = v.ty.split_once('[').unwrap_or((&v.ty, ""));
-        let shape =
-            dims.trim_end_matches(']').split(", ").filter(|d| !d.is_empty()).map(str::to_string).collect();
-        PortInfo {
-            name: v.name.clone(),
-            dtype: dvm_ir::DType::from_name(dtype).unwrap_or(dvm_ir::DType::F32),
-            shape,
-        }
+    let port = |v: &dvm_onnx::SummaryValue| PortInfo {
+        name: v.name.clone(),
+        dtype: v.dtype,
+        shape: v.shape.clone(),
     };
     let opsets: Vec<String> = s
         .opsets

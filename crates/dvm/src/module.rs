@@ -143,7 +143,7 @@ impl Module {
         let mut module = match FileKind::of(&bytes) {
             FileKind::Text => {
                 let text = String::from_utf8(bytes).map_err(|e| Error::Text(e.to_string()))?;
-                Module::from_text(&text)?
+                Module::text(&path.display().to_string(), &text)?
             }
             FileKind::Serialised => Module::from_bytes(&bytes)?,
             FileKind::Bundle => {
@@ -205,7 +205,11 @@ impl Module {
     /// # Errors
     /// The message shows the place in the text.
     pub fn from_text(text: &str) -> Result<Module, Error> {
-        let graph = Graph::from_text(text).map_err(|e| Error::Text(e.render("graph", text)))?;
+        Module::text("graph", text)
+    }
+    /// Parses the text of a file of this name.
+    fn text(file: &str, text: &str) -> Result<Module, Error> {
+        let graph = Graph::from_text(text).map_err(|e| Error::Text(e.render(file, text)))?;
         Module::from_graph(graph)
     }
     /// Reads serialised IR.

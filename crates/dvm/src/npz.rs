@@ -184,6 +184,14 @@ pub fn load_npz(path: &Path) -> Result<Vec<(String, Tensor)>, NpzError> {
     read_npz(&name, std::io::BufReader::new(file))
 }
 
+/// Bytes that the arrays of one archive may take beyond four times their packed size: a small file must not be able to exhaust the machine.
+const MAX_INFLATION: u64 = 256 << 20;
+
+/// What an entry of this packed size may take without being counted.
+fn stored_max(packed: u64) -> u64 {
+    packed.saturating_mul(4)
+}
+
 /// Reads every array of an archive; `name` is used in errors.
 ///
 /// # Errors
@@ -193,11 +201,19 @@ pub fn read_npz(name: &str, reader: impl Read + Seek) -> Result<Vec<(String, Ten
         |e: &dyn std::fmt::Display| NpzError::Zip { path: name.to_string(), reason: e.to_string() };
     let mut zip = zip::ZipArchive::new(reader).map_err(|e| zip_error(&e))?;
     let mut out = Vec::with_capacity(zip.len().min(1024));
+    let mut room = MAX_INFLATION;
     for i in 0..zip.len() {
         let mut entry = zip.by_index(i).map_err(|e| zip_error(&e))?;
-        let array = entry.name().map_err(|e| zip_error(&e))?.trim_end_matches(".npy").to_string();
+        let array = entry.name().map_err(|e| zip_error(&e))?.to_string();
+        let array = array.strip_suffix(".npy").unwrap_or(&array).to_string();
         let mut data = Vec::new();
-        entry.read_to_end(&mut data).map_err(|e| zip_error(&e))?;
+        let limit = room.saturating_add(stored_max(entry.compressed_size()));
+        (&mut entry).take(limit + 1).read_to_end(&mut data).map_err(|e| zip_error(&e))?;
+        let unpacked = data.len() as u64;
+        if unpacked > limit {
+            return Err(bad(&array, format!("unpacks to more than {limit} bytes")));
+        }
+        room -= unpacked.saturating_sub(stored_max(entry.compressed_size()));
         out.push((array.clone(), read_npy(&array, &data)?));
     }
     Ok(out)

@@ -1,18 +1,20 @@
 //! `dvm compile`.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use dvm::{Module, compile_bundle, npz};
 
-use crate::Outcome;
 use crate::args::CompileArgs;
 use crate::cmd::{file_size, options, say};
 use crate::inputs::{complete, dim_runs, given};
+use crate::{Outcome, Usage};
 
 pub(crate) fn compile(a: &CompileArgs) -> Result<Outcome> {
     let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
     let given = given(None, &a.input)?;
     let runs = dim_runs(&a.dim)?;
-    ensure!(runs.len() == 1, "a bundle is compiled for one value of each dim");
+    if runs.len() != 1 {
+        bail!(Usage("a bundle is compiled for one value of each dim".into()));
+    }
     let graph = module.graph(&given, &runs[0])?;
     let options = options(&a.engine, file_size(&a.model))?;
     let inputs = complete(&graph, &given, &runs[0], options.max_bytes)?;

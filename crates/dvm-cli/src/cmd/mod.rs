@@ -20,10 +20,7 @@ use crate::args::EngineArgs;
 pub(crate) fn options(engine: &EngineArgs, model_bytes: u64) -> Result<Options> {
     let mut options = Options::default();
     options.max_bytes = engine.max_memory.unwrap_or((768 << 20) + model_bytes.saturating_mul(64));
-    options.timeout = match engine.timeout {
-        Some(t) => Some(std::time::Duration::try_from_secs_f64(t).context("--timeout")?),
-        None => None,
-    };
+    options.timeout = engine.timeout;
     options.threads = engine.threads.map(usize::from);
     if let Some(spec) = &engine.spec {
         options.spec = Some(if Path::new(spec).extension().is_some_and(|e| e == "toml") {

@@ -1,15 +1,15 @@
 //! `dvm run`.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use dvm::compare::{Tolerance, compare};
 use dvm::{BundleSession, FileKind, Module, Outputs, RunReport, Session, npz};
 use serde_json::json;
 
-use crate::Outcome;
 use crate::args::RunArgs;
 use crate::cmd::{file_size, options, say, say_json};
 use crate::inputs::{Named, complete, dim_runs, given, goldens};
 use crate::table::{Table, thousands};
+use crate::{Outcome, Usage};
 
 /// A model or a bundle, behind one face.
 enum Engine {
@@ -30,7 +30,9 @@ impl Engine {
             .with_context(|| a.model.display().to_string())?;
             return Ok(Engine::Bundle(Box::new(session)));
         }
-        ensure!(a.weights.is_none(), "--weights is for bundles; {} is a model", a.model.display());
+        if a.weights.is_some() {
+            bail!(Usage(format!("--weights is for bundles; {} is a model", a.model.display())));
+        }
         let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
         Ok(Engine::Model(Box::new(Session::new(&module, options(&a.engine, file_size(&a.model))?)?)))
     }
@@ -138,7 +140,7 @@ fn jobs(a: &RunArgs, engine: &Engine) -> Result<Vec<Job>> {
     }
     let dims: Vec<(String, i64)> = match dim_runs(&a.dim)?.as_slice() {
         [one] => one.clone(),
-        _ => bail!("--dim lists cannot be combined with --golden"),
+        _ => bail!(Usage("--dim lists cannot be combined with --golden".into())),
     };
     steps
         .into_iter()

@@ -31,7 +31,7 @@ pub use accuracy::{Accuracy, accuracy, accuracy_markdown};
 pub(crate) use avx2::first_lanes;
 pub(crate) use cast::{CastFn, SelectFn, cast, select_f32};
 #[cfg(test)]
-use drive::{Binary, Unary};
+use drive::{Binary, Ternary, Unary};
 pub(crate) use drive::{BinaryFn, CompareFn, CompareScalarFn, PredicateFn, ScalarFn, TernaryFn, UnaryFn};
 pub(crate) use rows::*;
 
@@ -113,6 +113,11 @@ macro_rules! tables {
         #[cfg(test)]
         pub(crate) fn scalar_binary_f32(op: Opcode) -> Option<fn(f32, f32) -> f32> {
             Some(match op { $(Opcode::$bop => <$bfun as Binary>::eval::<f32>,)* _ => return None })
+        }
+        /// The scalar form of [`ternary_f32`]: the same bits.
+        #[cfg(test)]
+        pub(crate) fn scalar_ternary_f32(op: Opcode) -> Option<fn(f32, f32, f32) -> f32> {
+            Some(match op { $(Opcode::$top => <$tfun as Ternary>::eval::<f32>,)* _ => return None })
         }
     };
 }
