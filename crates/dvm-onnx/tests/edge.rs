@@ -481,6 +481,14 @@ problem   Frobnicate \"Frobnicate making f\": not supported: the op is not impor
 }
 
 #[test]
+fn the_summary_keeps_extents_with_commas_whole() {
+    let m = model(13).input("x", F, "a").input("y", F, "b").node("Add(x, y) -> z", &[]).output("z");
+    let s = dvm_onnx::summary(&prost::Message::encode_to_vec(&m.0), &ImportOptions::default()).unwrap();
+    assert_eq!(s.outputs[0].shape, ["broadcast(a, b)"]);
+    assert_eq!(s.outputs[0].to_string(), "z: f32[broadcast(a, b)]");
+}
+
+#[test]
 fn the_table_names_each_op_once() {
     let mut names: Vec<_> =
         dvm_onnx::op_table().iter().flat_map(|f| f.rows).map(|r| (r.domain, r.name)).collect();

@@ -3,7 +3,7 @@
 //! Reads format versions 1 to 3, little-endian or single-byte dtypes, C or Fortran order. bfloat16 is stored as the
 //! two-byte void dtype (`V2`), as `ml_dtypes` writes it.
 
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use dvm_ir::{DType, Tensor};
@@ -184,36 +184,35 @@ pub fn load_npz(path: &Path) -> Result<Vec<(String, Tensor)>, NpzError> {
     read_npz(&name, std::io::BufReader::new(file))
 }
 
-/// Bytes that the arrays of one archive may take beyond four times their packed size: a small file must not be able to exhaust the machine.
+/// Bytes that the arrays of an archive may take beyond four times its size: a small file must not be able to exhaust the machine.
 const MAX_INFLATION: u64 = 256 << 20;
-
-/// What an entry of this packed size may take without being counted.
-fn stored_max(packed: u64) -> u64 {
-    packed.saturating_mul(4)
-}
 
 /// Reads every array of an archive; `name` is used in errors.
 ///
 /// # Errors
 /// As [`load_npz`].
-pub fn read_npz(name: &str, reader: impl Read + Seek) -> Result<Vec<(String, Tensor)>, NpzError> {
+pub fn read_npz(name: &str, mut reader: impl Read + Seek) -> Result<Vec<(String, Tensor)>, NpzError> {
+    let packed =
+        reader.seek(SeekFrom::End(0)).map_err(|source| NpzError::Io { path: name.to_string(), source })?;
+    read_within(name, reader, MAX_INFLATION.saturating_add(packed.saturating_mul(4)))
+}
+
+/// Reads every array of an archive whose arrays take at most `budget` bytes together.
+fn read_within(name: &str, reader: impl Read + Seek, budget: u64) -> Result<Vec<(String, Tensor)>, NpzError> {
     let zip_error =
         |e: &dyn std::fmt::Display| NpzError::Zip { path: name.to_string(), reason: e.to_string() };
     let mut zip = zip::ZipArchive::new(reader).map_err(|e| zip_error(&e))?;
     let mut out = Vec::with_capacity(zip.len().min(1024));
-    let mut room = MAX_INFLATION;
+    let mut room = budget;
     for i in 0..zip.len() {
-        let mut entry = zip.by_index(i).map_err(|e| zip_error(&e))?;
+        let entry = zip.by_index(i).map_err(|e| zip_error(&e))?;
         let array = entry.name().map_err(|e| zip_error(&e))?.to_string();
         let array = array.strip_suffix(".npy").unwrap_or(&array).to_string();
         let mut data = Vec::new();
-        let limit = room.saturating_add(stored_max(entry.compressed_size()));
-        (&mut entry).take(limit + 1).read_to_end(&mut data).map_err(|e| zip_error(&e))?;
-        let unpacked = data.len() as u64;
-        if unpacked > limit {
-            return Err(bad(&array, format!("unpacks to more than {limit} bytes")));
-        }
-        room -= unpacked.saturating_sub(stored_max(entry.compressed_size()));
+        entry.take(room.saturating_add(1)).read_to_end(&mut data).map_err(|e| zip_error(&e))?;
+        room = room.checked_sub(data.len() as u64).ok_or_else(|| {
+            bad(&array, format!("the arrays up to this one unpack to more than {budget} bytes"))
+        })?;
         out.push((array.clone(), read_npy(&array, &data)?));
     }
     Ok(out)
@@ -264,6 +263,25 @@ mod tests {
                 }
                 assert_eq!(read_npy("x", &write_npy(&t)).unwrap(), t, "{dtype} {shape:?}");
             }
+        }
+    }
+
+    #[test]
+    fn archives_unpack_to_their_budget_at_most() {
+        let t = Tensor::from_slice(&[4], &[1f32, 2., 3., 4.]).unwrap();
+        let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for name in ["a.npy", "b.npy.npy"] {
+            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(&write_npy(&t)).unwrap();
+        }
+        let data = zip.finish().unwrap().into_inner();
+        let each = write_npy(&t).len() as u64;
+        let read = |budget| read_within("x", std::io::Cursor::new(&data), budget);
+        let arrays = read(2 * each).unwrap();
+        assert_eq!(arrays, [("a".to_string(), t.clone()), ("b.npy".to_string(), t)]);
+        for (budget, array) in [(0, "a"), (each - 1, "a"), (2 * each - 1, "b.npy")] {
+            let message = read(budget).unwrap_err().to_string();
+            assert!(message.starts_with(array) && message.contains("unpack"), "{message}");
         }
     }
 
