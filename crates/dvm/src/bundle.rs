@@ -12,7 +12,7 @@ use dvm_tile::ArgBinding;
 use dvm_vm::{ArgRef, Control, Executable, Isa, Pool, Runtime};
 
 use crate::launch::bytes_of;
-use crate::session::code_bytes;
+use crate::session::{Ready, code_bytes};
 use crate::{Error, Module, Options, Outputs, RunReport, Session, fill};
 
 /// Most bytes of arguments that a bundle may ask for unless the options allow more: a damaged or hostile file must not
@@ -29,11 +29,11 @@ impl Session {
         inputs: &[(String, Tensor)],
         with_weights: bool,
     ) -> Result<(Bundle, RunReport), Error> {
-        self.prepare(inputs)?;
-        let (program, plan, args, packed) = self.last_program(inputs)?;
+        let Ready { plan, encoded } = self.compiled(inputs)?;
+        let program = encoded.exe.program().clone();
         let mut bundle = Bundle { target: program.target.name.clone(), ..Bundle::default() };
         bundle.symbols.clone_from(&self.last_run().dims);
-        for ((arg, binding), packed) in program.args.iter().zip(&args).zip(&packed) {
+        for ((arg, binding), packed) in program.args.iter().zip(&encoded.args).zip(&encoded.weights) {
             match *binding {
                 ArgBinding::Input(i) => {
                     let name = &plan.inputs[i as usize].input.name;
@@ -42,8 +42,7 @@ impl Session {
                     bundle.inputs.push(port(&arg.name, arg.dtype, shape));
                 }
                 ArgBinding::Output(i) => {
-                    let shape = &self.last_shapes(inputs)?[i as usize];
-                    bundle.outputs.push(port(&arg.name, arg.dtype, shape));
+                    bundle.outputs.push(port(&arg.name, arg.dtype, &encoded.outputs[i as usize]));
                 }
                 ArgBinding::Constant { index, .. } => {
                     let plain = plan.constants[index as usize].bytes();
@@ -80,9 +79,7 @@ pub fn compile_bundle(
     options: &Options,
     with_weights: bool,
 ) -> Result<(Bundle, RunReport), Error> {
-    let mut options = options.clone();
-    options.threads.get_or_insert(options.thread_count());
-    Session::new(module, options)?.bundle(inputs, with_weights)
+    Session::new(module, options.clone())?.bundle(inputs, with_weights)
 }
 
 /// Runs a bundle for the shapes it was compiled for.

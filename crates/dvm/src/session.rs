@@ -51,20 +51,20 @@ struct State {
 }
 
 /// A program and the plan it belongs to.
-struct Ready {
-    plan: Arc<Plan>,
-    encoded: Arc<Encoded>,
+pub(crate) struct Ready {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) encoded: Arc<Encoded>,
 }
 
 /// A program for one set of dims, ready to launch.
-struct Encoded {
-    exe: Executable,
-    args: Vec<ArgBinding>,
-    weights: Vec<Option<Arc<Vec<u8>>>>,
-    outputs: Vec<Vec<usize>>,
-    workspace_bytes: usize,
-    bytecode_bytes: usize,
-    kernels: usize,
+pub(crate) struct Encoded {
+    pub(crate) exe: Executable,
+    pub(crate) args: Vec<ArgBinding>,
+    pub(crate) weights: Vec<Option<Arc<Vec<u8>>>>,
+    pub(crate) outputs: Vec<Vec<usize>>,
+    pub(crate) workspace_bytes: usize,
+    pub(crate) bytecode_bytes: usize,
+    pub(crate) kernels: usize,
 }
 
 impl std::fmt::Debug for Session {
@@ -188,9 +188,14 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], without the traps.
     pub fn prepare(&mut self, inputs: &[(String, Tensor)]) -> Result<(), Error> {
+        self.compiled(inputs).map(drop)
+    }
+    /// The program for these inputs, with its cost in the report.
+    pub(crate) fn compiled(&mut self, inputs: &[(String, Tensor)]) -> Result<Ready, Error> {
         let (at, inputs) = self.settle(inputs)?;
-        self.report = self.ready(at, &inputs)?.1;
-        Ok(())
+        let (ready, report) = self.ready(at, &inputs)?;
+        self.report = report;
+        Ok(ready)
     }
     /// Forgets every encoded program. Plans and packed weights stay.
     pub fn forget_programs(&mut self) {
@@ -342,22 +347,4 @@ impl Session {
 pub(crate) fn code_bytes(program: &dvm_bc::Program) -> usize {
     let sections = program.templates.iter().flat_map(|t| &t.phases).flat_map(|p| &p.sections);
     sections.map(|s| s.code.words().len() * 8).sum()
-}
-
-/// A program with the plan it came from, and per argument what it is bound to and its packed bytes.
-pub(crate) type Compiled = (dvm_bc::Program, Arc<Plan>, Vec<ArgBinding>, Vec<Option<Arc<Vec<u8>>>>);
-
-impl Session {
-    /// The encoded program for these inputs, which must have been prepared.
-    pub(crate) fn last_program(&mut self, inputs: &[(String, Tensor)]) -> Result<Compiled, Error> {
-        let (at, inputs) = self.settle(inputs)?;
-        let (ready, _) = self.ready(at, &inputs)?;
-        let e = &ready.encoded;
-        Ok((e.exe.program().clone(), ready.plan, e.args.clone(), e.weights.clone()))
-    }
-    /// The output shapes for these inputs.
-    pub(crate) fn last_shapes(&mut self, inputs: &[(String, Tensor)]) -> Result<Vec<Vec<usize>>, Error> {
-        let (at, inputs) = self.settle(inputs)?;
-        Ok(self.ready(at, &inputs)?.0.encoded.outputs.clone())
-    }
 }
