@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod template;
+
 use dvm::{Module, Options, Session, Tensor, fill, input_shapes};
 
 /// A graph and the shapes it is measured at.
