@@ -23,8 +23,10 @@ pub(crate) fn package(verify: bool) -> Result<()> {
     Ok(())
 }
 
-/// The workspace's tests; `full` raises the iteration counts of the randomised ones.
+/// Generated files, snapshots and the workspace's tests; `full` raises the iteration counts of the randomised ones.
 pub(crate) fn ci(full: bool) -> Result<()> {
+    crate::codegen::codegen(true)?;
+    crate::snapshots::snapshots(true, false, None)?;
     let sh = Shell::new()?;
     sh.change_dir(root());
     if full {

@@ -13,12 +13,21 @@ xflags::xflags! {
             /// Fail, naming the command to run, when a file is out of date; write nothing.
             optional --check
         }
+        /// Compare the compiled form of the snapshot cases with snapshots/MACHINE/CASE.txt; print a diff of each that differs.
+        cmd snapshots {
+            /// Compare (the default).
+            optional --check
+            /// Write them, and remove those of no case.
+            optional --accept
+            /// Only cases whose name contains this.
+            optional --only text: String
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.
             optional --verify
         }
-        /// Run the workspace's tests.
+        /// Check generated files and snapshots, and run the workspace's tests.
         cmd ci {
             /// Raise the iteration counts of the randomised ones.
             optional --full

@@ -7,6 +7,7 @@ mod codegen;
 mod demo_model;
 mod flags;
 mod onnx_suite;
+mod snapshots;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub(crate) fn root() -> PathBuf {
 fn main() -> anyhow::Result<()> {
     match Xtask::from_env_or_exit().subcommand {
         XtaskCmd::Codegen(f) => codegen::codegen(f.check)?,
+        XtaskCmd::Snapshots(f) => snapshots::snapshots(f.check, f.accept, f.only.as_deref())?,
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::OnnxSuite(a) => {

@@ -12,6 +12,8 @@ pub mod npz;
 mod options;
 mod report;
 mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use dvm_bc as bc;
 pub use dvm_fuse::to_dot;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Every allowed arrow. `dvm` uses `dvm-onnx` only as an optional feature.
+/// Every allowed arrow. `dvm` uses `dvm-onnx` only as an optional feature, and itself to turn `testing` on in its tests.
 const ARROWS: &[(&str, &[&str])] = &[
     ("dvm-ir", &[]),
     ("dvm-bc", &[]),
@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dvm-tile", &["dvm-bc", "dvm-ir", "dvm-npu"]),
     ("dvm-vm", &["dvm-bc"]),
     ("dvm-onnx", &["dvm-ir"]),
-    ("dvm", &["dvm-bc", "dvm-fuse", "dvm-ir", "dvm-npu", "dvm-onnx", "dvm-tile", "dvm-vm"]),
+    ("dvm", &["dvm", "dvm-bc", "dvm-fuse", "dvm-ir", "dvm-npu", "dvm-onnx", "dvm-tile", "dvm-vm"]),
     ("dvm-cli", &["dvm"]),
 ];
 
