@@ -18,6 +18,7 @@ pub mod layout;
 mod opcode;
 mod operand;
 mod program;
+pub mod reference;
 mod target;
 pub mod text;
 mod verify;
