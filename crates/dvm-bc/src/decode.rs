@@ -1,11 +1,14 @@
 //! Words -> instruction. Any words may be given: what is not an instruction is an error that says where and why.
 
-use crate::encode::{DTYPE_SHIFT, FLAGS_BITS, FLAGS_SHIFT, LENGTH_SHIFT, RESERVED_SHIFT};
+use crate::encode::{DTYPE_SHIFT, FLAGS_BITS, FLAGS_SHIFT, LENGTH_SHIFT, SYNC_SHIFT};
 use crate::field::{Fault, Field, Reader};
-use crate::{DType, DecodeError, Form, Inst, Opcode, Operands, for_each_form};
+use crate::{DType, DecodeError, Form, Inst, Opcode, Operands, Sync, for_each_form};
+
+/// Opcodes that no row may take: all_reduce, all_gather, reduce_scatter.
+const COLLECTIVES: std::ops::RangeInclusive<u8> = 0x08..=0x0f;
 
 macro_rules! define_decode {
-    ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         #[inline]
         fn operands(form: Form, _r: &mut Reader<'_>, out: &mut Operands) -> Result<(), Fault> {
             match form { $(
@@ -41,19 +44,21 @@ impl<'a> Decoder<'a> {
         let head = rest[0];
         let len = (head >> LENGTH_SHIFT & 63) as usize;
         let Some(op) = Opcode::from_number(head as u8) else {
-            return fail(at, format!("opcode 0x{:02x} is not an instruction", head as u8));
+            let why = if COLLECTIVES.contains(&(head as u8)) {
+                "reserved for collectives"
+            } else {
+                "not an instruction"
+            };
+            return fail(at, format!("opcode 0x{:02x} is {why}", head as u8));
         };
         let dtype = (head >> DTYPE_SHIFT & 15) as u8;
         let Some(dtype) = DType::from_number(dtype) else {
             return fail(at, format!("{}: dtype number {dtype} is not a dtype", op.mnemonic()));
         };
-        if head >> RESERVED_SHIFT != 0 {
-            let bits = head >> RESERVED_SHIFT;
-            return fail(
-                at,
-                format!("{}: reserved synchronisation bits 0x{bits:08x} are not zero", op.mnemonic()),
-            );
-        }
+        let Some(sync) = Sync::decode((head >> SYNC_SHIFT) as u32) else {
+            let bits = head >> SYNC_SHIFT;
+            return fail(at, format!("{}: synchronisation bits 0x{bits:08x} mean nothing", op.mnemonic()));
+        };
         if len == 0 || len > rest.len() {
             return fail(at, format!("{}: length {len} words, {} left", op.mnemonic(), rest.len()));
         }
@@ -61,9 +66,9 @@ impl<'a> Decoder<'a> {
         let mut r = Reader { words: &rest[1..len], flags };
         out.op = op;
         out.dtype = dtype;
+        out.sync = sync;
         if let Err(fault) = operands(op.form(), &mut r, &mut out.operands) {
-            out.operands = Operands::Control(crate::Control {});
-            out.op = Opcode::Nop;
+            *out = blank();
             return fail(at, format!("{}: {fault}", op.mnemonic()));
         }
         if !r.words.is_empty() {
@@ -84,7 +89,7 @@ fn fail(at: usize, what: String) -> Option<Result<(), DecodeError>> {
 
 /// An instruction to decode over.
 pub(crate) fn blank() -> Inst {
-    Inst { op: Opcode::Nop, dtype: DType::F32, operands: Operands::Control(crate::Control {}) }
+    Inst::new(Opcode::End, DType::F32, crate::Control {})
 }
 
 impl std::fmt::Display for Fault {

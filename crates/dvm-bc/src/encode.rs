@@ -3,8 +3,10 @@
 //! An instruction is a head word and its operands in table order:
 //!
 //! ```text
-//! head    opcode 8 | dtype 4 | length in words 6 | flags 14 | reserved 32 (synchronisation; zero)
-//! flags   narrow operands in table order, from the low bit: immediate 1, dtype 4, init 2, hints 2, bool 1, counts 3 or 4
+//! head    opcode 8 | dtype 4 | length in words 6 | flags 14 | synchronisation 32
+//! flags   narrow operands in table order, from the low bit: immediate 1, dtype 4, init 2, hints 2, bool 1, counts 3 or 4, pipe 3,
+//!         cross flag 3
+//! sync    wait 7 | set 7 | wait_back 7 | set_back 7 | bar 1 | zero 3; each event valid 1 | peer pipe 3 | id 3
 //! Local   offset 32 | space 2 | zero 30
 //! Src     as Local with a mode in bits 34..36, or the immediate's 64 bits
 //! Size    body 28 | tail 28 | extent 4 (15: none) | zero 4
@@ -18,7 +20,7 @@ pub(crate) const DTYPE_SHIFT: u32 = 8;
 pub(crate) const LENGTH_SHIFT: u32 = 12;
 pub(crate) const FLAGS_SHIFT: u32 = 18;
 pub(crate) const FLAGS_BITS: u32 = 14;
-pub(crate) const RESERVED_SHIFT: u32 = 32;
+pub(crate) const SYNC_SHIFT: u32 = 32;
 /// No instruction is longer than the six length bits can say.
 pub(crate) const MAX_WORDS: usize = 63;
 
@@ -73,7 +75,7 @@ impl Writer<'_> {
 }
 
 macro_rules! define_encode {
-    ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         fn operands(o: &Operands, w: &mut Writer<'_>) -> Result<(), EncodeError> {
             match o { $(
                 Operands::$form(_o) => { $(Field::encode(&_o.$field, w, stringify!($field))?;)* }
@@ -90,6 +92,7 @@ pub(crate) fn encode(inst: &Inst, words: &mut Vec<u64>) -> Result<(), EncodeErro
     if expected != found {
         return Err(EncodeError::Form { mnemonic: inst.op.mnemonic(), expected, found });
     }
+    let sync = inst.sync.encode(inst.op.mnemonic())?;
     let head = words.len();
     words.push(0);
     let mut w = Writer { words, op: inst.op, flags: 0, used: 0 };
@@ -105,6 +108,7 @@ pub(crate) fn encode(inst: &Inst, words: &mut Vec<u64>) -> Result<(), EncodeErro
     words[head] = inst.op as u64
         | (inst.dtype as u64) << DTYPE_SHIFT
         | (len as u64) << LENGTH_SHIFT
-        | u64::from(flags) << FLAGS_SHIFT;
+        | u64::from(flags) << FLAGS_SHIFT
+        | u64::from(sync) << SYNC_SHIFT;
     Ok(())
 }

@@ -5,8 +5,8 @@
 
 use crate::encode::Writer;
 use crate::{
-    DType, EncodeError, Hints, Init, Local, Loop, Loops, MAX_LOOPS, MAX_PARALLEL, MAX_SEQ, Mem, Mode, Size,
-    Space, Src, Strides,
+    DType, EncodeError, Hints, Init, Local, Loop, Loops, MAX_LOOPS, MAX_PARALLEL, MAX_SEQ, Mem, Mode, Pipe,
+    Size, Space, Src, Strides,
 };
 
 /// Why a field does not decode. The decoder adds the place.
@@ -137,6 +137,33 @@ impl Field for Hints {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
         let f = r.flags(2);
         Ok(Hints { sticky: f & 1 != 0, stream: f & 2 != 0 })
+    }
+}
+
+impl Field for Pipe {
+    #[inline]
+    fn encode(&self, w: &mut Writer<'_>, _: &'static str) -> Result<(), EncodeError> {
+        w.flags(*self as u32, 3);
+        Ok(())
+    }
+    #[inline]
+    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+        let n = r.flags(3);
+        Pipe::from_number(n as u8).ok_or(Fault::Number("pipe", u64::from(n)))
+    }
+}
+
+/// A cross flag.
+impl Field for u8 {
+    #[inline]
+    fn encode(&self, w: &mut Writer<'_>, name: &'static str) -> Result<(), EncodeError> {
+        let v = w.unsigned(u64::from(*self), 3, name)?;
+        w.flags(v as u32, 3);
+        Ok(())
+    }
+    #[inline]
+    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+        Ok(r.flags(3) as u8)
     }
 }
 

@@ -45,8 +45,9 @@ Little-endian 64-bit words, a head word and the operands in table order.
 
 | field | bits, from the lowest |
 | --- | --- |
-| head | opcode 8, dtype 4, length in words 6, flags 14, reserved 32 (synchronisation, zero) |
-| flags | the narrow operands in order: immediate 1, dtype 4, init 2, hints 2, bool 1, number of strides 4, number of loops 3 |
+| head | opcode 8, dtype 4, length in words 6, flags 14, synchronisation 32 |
+| flags | the narrow operands in order: immediate 1, dtype 4, init 2, hints 2, bool 1, number of strides 4, number of loops 3, pipe 3, cross flag 3 |
+| synchronisation | `wait`, `set`, `wait_back`, `set_back` of 7 bits each (valid 1, peer pipe 3, event id 3), `bar` 1, zero 3 |
 | local | offset 32, space 2, zero 30 |
 | source | as local, with a mode in bits 34 and 35; or the immediate's 64 bits |
 | size | body 28, tail 28, extent 4 (15 for none), zero 4 |
@@ -73,14 +74,17 @@ impl DTypes {
 struct FormInfo {
     form: Form,
     doc: &'static str,
+    /// As the table has it.
+    pipe: &'static str,
     fields: &'static [(&'static str, Access, &'static str)],
 }
 
 macro_rules! define_info {
-    ($($(#[doc = $doc:literal])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+    ($($(#[doc = $doc:literal])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         const FORMS: &[FormInfo] = &[$(FormInfo {
             form: Form::$form,
             doc: concat!($($doc, "\n",)*),
+            pipe: stringify!($pipe),
             fields: &[$((stringify!($field), Access::$acc, stringify!($ty)),)*],
         },)*];
     };
@@ -108,6 +112,7 @@ pub fn isa_markdown() -> String {
                 "Hints" => "hints",
                 "Init" => "init",
                 "DType" => "dtype",
+                "Pipe" => "pipe",
                 "bool" => "flag",
                 _ => "number",
             };
@@ -122,6 +127,11 @@ pub fn isa_markdown() -> String {
             let _ = write!(out, "\nOperands: {}", fields.fold(first, |list, f| list + ", " + &f));
             out.push_str(".\n");
         }
+        let _ = match info.pipe {
+            "None" => write!(out, "\nPipe: every.\n"),
+            "Named" => write!(out, "\nPipe: `pipe`.\n"),
+            pipe => write!(out, "\nPipe: `{}`.\n", pipe.to_lowercase()),
+        };
         out.push_str(
             "\n| number | instruction | dtypes | class | result |\n| --- | --- | --- | --- | --- |\n",
         );

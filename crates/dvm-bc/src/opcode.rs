@@ -4,43 +4,63 @@
 //! operand layout shared by all instructions of that form. Numbers are explicit and never reused: stored programs
 //! and snapshots outlive a build.
 
-use crate::{DType, Hints, Init, Local, Loops, Mem, Size, Src, Strides};
+use crate::{DType, Hints, Init, Local, Loops, Mem, Pipe, Size, Src, Strides, Sync};
 
-/// Calls `$m!` with one row per operand layout: `Form { field: Access Type, .. }`.
+/// Calls `$m!` with one row per operand layout: `Form on Pipe { field: Access Type, .. }`.
 ///
-/// Access is `Write`, `Read`, `Update` (read and written) or `Param` (not an access).
+/// Pipe is that of [`Pipe`](crate::Pipe) which runs such instructions, `Named` where the operand `pipe` says, `None` where it is
+/// every pipe's. Access is `Write`, `Read`, `Update` (read and written) or `Param` (not an access).
 #[macro_export]
 macro_rules! for_each_form {
     ($m:ident) => { $m! {
         /// Contiguous rows from an argument to local memory; rows are `pitch` bytes apart in the argument.
-        Load { dst: Write Local, src: Read Mem, rows: Param Size, cols: Param Size, pitch: Param i64, hints: Param Hints }
+        Load on Mte2 { dst: Write Local, src: Read Mem, rows: Param Size, cols: Param Size, pitch: Param i64, hints: Param Hints }
         /// Contiguous rows from local memory to an argument.
-        Store { dst: Write Mem, src: Read Local, rows: Param Size, cols: Param Size, pitch: Param i64, hints: Param Hints }
+        Store on Mte3 { dst: Write Mem, src: Read Local, rows: Param Size, cols: Param Size, pitch: Param i64, hints: Param Hints }
         /// Strided loops over an argument into a dense local tile.
-        ViewLoad { dst: Write Local, src: Read Mem, loops: Param Loops, hints: Param Hints }
+        ViewLoad on Mte2 { dst: Write Local, src: Read Mem, loops: Param Loops, hints: Param Hints }
         /// A dense local tile into strided loops over an argument.
-        ViewStore { dst: Write Mem, src: Read Local, loops: Param Loops, hints: Param Hints }
+        ViewStore on Mte3 { dst: Write Mem, src: Read Local, loops: Param Loops, hints: Param Hints }
         /// Rows by index: row r is `cols` elements at `src + wrap(index[r]) * stride` bytes, where a negative index
         /// counts from `limit`. An index outside `-limit..limit` traps. `index_dtype` is i32 or i64.
-        GatherLoad { dst: Write Local, src: Read Mem, index: Read Local, rows: Param Size, cols: Param Size, stride: Param i64, limit: Param u64, index_dtype: Param DType }
+        GatherLoad on Mte2 { dst: Write Local, src: Read Mem, index: Read Local, rows: Param Size, cols: Param Size, stride: Param i64, limit: Param u64, index_dtype: Param DType }
         /// Elements by index: element (r, c) is at `src + wrap(index[r, c]) * stride + r * row_stride + c * col_stride` bytes.
-        GatherElems { dst: Write Local, src: Read Mem, index: Read Local, rows: Param Size, cols: Param Size, stride: Param i64, row_stride: Param i64, col_stride: Param i64, limit: Param u64, index_dtype: Param DType }
+        GatherElems on Mte2 { dst: Write Local, src: Read Mem, index: Read Local, rows: Param Size, cols: Param Size, stride: Param i64, row_stride: Param i64, col_stride: Param i64, limit: Param u64, index_dtype: Param DType }
+        /// Rows to places by index, the mirror of `GatherLoad`: row r is `cols` elements to `dst + wrap(index[r]) * stride`
+        /// bytes. Of rows with one index the last stays. An index outside `-limit..limit` traps.
+        ScatterStore on Mte3 { dst: Write Mem, src: Read Local, index: Read Local, rows: Param Size, cols: Param Size, stride: Param i64, limit: Param u64, index_dtype: Param DType }
+        /// Elements to places by index: element (r, c) to `dst + wrap(index[r, c]) * stride + r * row_stride + c * col_stride`
+        /// bytes. Of elements with one place the last in row-major order stays.
+        ScatterElems on Mte3 { dst: Write Mem, src: Read Local, index: Read Local, rows: Param Size, cols: Param Size, stride: Param i64, row_stride: Param i64, col_stride: Param i64, limit: Param u64, index_dtype: Param DType }
+        /// Rows that a mask picks, one behind the other: for each r in order where the bool `mask[r]` is true, `cols` elements go
+        /// to `dst + count * stride` bytes, and the i64 `count` (0 at first, as `init` says) rises by one. A row that would be
+        /// number `limit` traps. Legal where one tile runs the template, because the order of tiles is not fixed.
+        CompressStore on Mte3 { dst: Write Mem, src: Read Local, mask: Read Local, count: Update Local, rows: Param Size, cols: Param Size, stride: Param i64, limit: Param u64, init: Param Init }
         /// Rows of a constant into an argument.
-        FillStore { dst: Write Mem, value: Param u64, rows: Param Size, cols: Param Size, pitch: Param i64, hints: Param Hints }
+        FillStore on Mte3 { dst: Write Mem, value: Param u64, rows: Param Size, cols: Param Size, pitch: Param i64, hints: Param Hints }
         /// `dst = op(src)`.
-        Unary { dst: Write Local, src: Read Src, rows: Param Size, cols: Param Size }
+        Unary on V { dst: Write Local, src: Read Src, rows: Param Size, cols: Param Size }
         /// `dst = op(a, b)`. Comparisons write bool.
-        Binary { dst: Write Local, a: Read Src, b: Read Src, rows: Param Size, cols: Param Size }
+        Binary on V { dst: Write Local, a: Read Src, b: Read Src, rows: Param Size, cols: Param Size }
         /// `dst = op(a, b, c)`: `fma` a*b+c, `select` a ? b : c (a is bool), `clamp` min(max(a, b), c).
-        Ternary { dst: Write Local, a: Read Src, b: Read Src, c: Read Src, rows: Param Size, cols: Param Size }
+        Ternary on V { dst: Write Local, a: Read Src, b: Read Src, c: Read Src, rows: Param Size, cols: Param Size }
         /// `dst = src` converted from dtype `from` to the instruction's dtype.
-        Cast { dst: Write Local, src: Read Src, from: Param DType, rows: Param Size, cols: Param Size }
+        Cast on V { dst: Write Local, src: Read Src, from: Param DType, rows: Param Size, cols: Param Size }
         /// `dst = value`.
-        Fill { dst: Write Local, value: Param u64, rows: Param Size, cols: Param Size }
+        Fill on V { dst: Write Local, value: Param u64, rows: Param Size, cols: Param Size }
         /// Integer `dst[r, c] = base + r * row_step + c * col_step + sum(index(extent) * stride)`, wrapping.
-        Iota { dst: Write Local, base: Param i64, strides: Param Strides, row_step: Param i64, col_step: Param i64, rows: Param Size, cols: Param Size }
+        Iota on V { dst: Write Local, base: Param i64, strides: Param Strides, row_step: Param i64, col_step: Param i64, rows: Param Size, cols: Param Size }
         /// Local strided view to a dense local tile (broadcast, transpose); strides in elements, from `src`.
-        LocalView { dst: Write Local, src: Read Local, loops: Param Loops }
+        LocalView on V { dst: Write Local, src: Read Local, loops: Param Loops }
+        /// A tile `rows x cols` from one of another shape.
+        Shape on V { dst: Write Local, src: Read Local, rows: Param Size, cols: Param Size }
+        /// Columns `cols..pitch` of each of `rows` rows, `pitch` elements apart, become `value`; the others stay.
+        ClearPad on V { dst: Update Local, value: Param u64, rows: Param Size, cols: Param Size, pitch: Param u64 }
+        /// Rows of `cols` elements, `pitch` elements apart in `src`, to a dense tile.
+        RemovePad on V { dst: Write Local, src: Read Local, rows: Param Size, cols: Param Size, pitch: Param u64 }
+        /// Sorts each row of `key` (of the dtype) and the row of `value` (i64) with it, in place. Equal keys keep their order; NaN
+        /// counts as the largest, zeros of both signs as equal. Ascending, or `descending`.
+        SortKv on V { key: Update Local, value: Update Local, rows: Param Size, cols: Param Size, descending: Param bool }
         /// `dst[o, i] = op over r of src[o, r, i]`. `vsum` with `init` other than `Always` keeps a state of two planes
         /// of `outer.body * inner.body` elements, (hi, lo); the value is hi + lo. State and sums of f16 and bf16 are f32:
         /// the planes hold f32; the result of `Always` is rounded to the dtype once.
@@ -50,26 +70,33 @@ macro_rules! for_each_form {
         /// accumulate sequentially within a block, then combine in a binary tree (strides 32, 16, 8, 4, 2, 1). Elsewhere
         /// ("y"), blocks are 64 consecutive r, summed sequentially. Block totals are added in index order by two-sum into
         /// (hi, lo). So the pieces of a sequential walk end on block borders, 4096 or 64, except the last.
-        Reduce { dst: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init }
+        Reduce on V { dst: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init }
         /// Index of the extreme over r: `index` (i64) and `value` planes of `outer.body * inner.body` elements.
         /// Element r counts as `base + r + sum(index(extent) * stride)`. `last` keeps the last of equals.
-        ArgReduce { index: Update Local, value: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, base: Param i64, strides: Param Strides, last: Param bool }
+        ArgReduce on V { index: Update Local, value: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, base: Param i64, strides: Param Strides, last: Param bool }
         /// Running sum along r, starting from and leaving its total in `carry` (`outer.body * inner.body` elements, f32 for f16
         /// and bf16).
-        CumSum { dst: Write Local, carry: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, exclusive: Param bool, reverse: Param bool }
+        CumSum on V { dst: Write Local, carry: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, exclusive: Param bool, reverse: Param bool }
         /// Left operand `m x k` to packed panels. Element (i, kk) is at `src + i * row_stride + kk * col_stride` bytes.
-        LoadA { dst: Write Local, src: Read Mem, m: Param Size, k: Param Size, row_stride: Param i64, col_stride: Param i64, hints: Param Hints }
+        LoadA on CMte2 { dst: Write Local, src: Read Mem, m: Param Size, k: Param Size, row_stride: Param i64, col_stride: Param i64, hints: Param Hints }
         /// Right operand `k x n` to packed panels. Element (kk, j) is at `src + kk * row_stride + j * col_stride` bytes.
-        LoadB { dst: Write Local, src: Read Mem, k: Param Size, n: Param Size, row_stride: Param i64, col_stride: Param i64, hints: Param Hints }
+        LoadB on CMte2 { dst: Write Local, src: Read Mem, k: Param Size, n: Param Size, row_stride: Param i64, col_stride: Param i64, hints: Param Hints }
         /// Right operand already in panels: panel p starts at `src + p * panel_stride` bytes. Bound, not copied.
-        BindB { dst: Write Local, src: Read Mem, k: Param Size, n: Param Size, panel_stride: Param i64 }
+        BindB on CMte2 { dst: Write Local, src: Read Mem, k: Param Size, n: Param Size, panel_stride: Param i64 }
         /// `acc = (acc or 0) + a * b`, `m x n`, pitch `n.body`; accumulates in f32 for f32/f16/bf16, in f64 for f64, in the
         /// wrapping dtype's 32- or 64-bit type for integers. Integer accumulators are i32 for 8-, 16- and 32-bit inputs.
-        Mmad { acc: Update Local, a: Read Local, b: Read Local, m: Param Size, n: Param Size, k: Param Size, init: Param Init }
+        Mmad on M { acc: Update Local, a: Read Local, b: Read Local, m: Param Size, n: Param Size, k: Param Size, init: Param Init }
         /// Accumulator tile to local memory, converted to the instruction's dtype. `from` is the accumulator's dtype.
-        AccToUb { dst: Write Local, acc: Read Local, from: Param DType, m: Param Size, n: Param Size }
+        AccToUb on Fix { dst: Write Local, acc: Read Local, from: Param DType, m: Param Size, n: Param Size }
+        /// Accumulator tile to an argument: row i is `n` elements at `dst + i * pitch`, `max(acc, 0)` where `relu` (NaN stays),
+        /// converted to the instruction's dtype. `from` is the accumulator's dtype.
+        AccStore on Fix { dst: Write Mem, acc: Read Local, from: Param DType, m: Param Size, n: Param Size, pitch: Param i64, relu: Param bool, hints: Param Hints }
+        /// Does no work; carries synchronisation for `pipe`.
+        OnPipe on Named { pipe: Param Pipe }
+        /// A flag (0..=7) between the cores of a group, at its turn in the order of `pipe`.
+        Cross on Named { flag: Param u8, pipe: Param Pipe }
         /// No operands.
-        Control { }
+        Control on None { }
     } };
 }
 
@@ -80,10 +107,13 @@ macro_rules! for_each_form {
 #[macro_export]
 macro_rules! for_each_opcode {
     ($m:ident) => { $m! {
-        // control: 0x00..0x0f. Reserved: 0x02 barrier, 0x03 xset, 0x04 xwait, 0x08..0x0f collectives.
+        // control: 0x00..0x0f. Reserved: 0x08..0x0f collectives.
         0x00 "end" End: Control, Any, Control, "Ends the section; legal as its last instruction only.";
-        0x01 "nop" Nop: Control, Any, Control, "Does nothing.";
-        // dma: 0x10..0x1f. Reserved: 0x17 scatter_store, 0x18 compress_store.
+        0x01 "nop" Nop: OnPipe, Any, Control, "Waits and sets as its head says.";
+        0x02 "barrier" Barrier: Control, Any, Control, "All pipes of the core drain before anything after it starts; cube and vector cores each drain their own.";
+        0x03 "xset" XSet: Cross, Any, Control, "Sets the flag for the other kind of core when all earlier instructions of `pipe` have finished.";
+        0x04 "xwait" XWait: Cross, Any, Control, "`pipe` goes on when the other kind of core has set the flag, which is cleared then.";
+        // dma: 0x10..0x1f
         0x10 "load" Load: Load, Any, Dma, "Row r of the tile is `cols` elements at `src + r * pitch`.";
         0x11 "store" Store: Store, Any, Dma, "Row r of the tile goes to `cols` elements at `dst + r * pitch`.";
         0x12 "view_load" ViewLoad: ViewLoad, Any, Dma, "Element (i0, i1, ..) of the tile is at `src + sum(i * stride)`.";
@@ -91,6 +121,9 @@ macro_rules! for_each_opcode {
         0x14 "gather_load" GatherLoad: GatherLoad, Any, Dma, "Rows of an argument picked by an index tile.";
         0x15 "gather_elems" GatherElems: GatherElems, Any, Dma, "Elements of an argument picked by an index tile.";
         0x16 "fill_store" FillStore: FillStore, Any, Dma, "`value` into `rows` rows of `cols` elements, `pitch` bytes apart.";
+        0x17 "scatter_store" ScatterStore: ScatterStore, Any, Dma, "Rows to places of an argument picked by an index tile.";
+        0x18 "compress_store" CompressStore: CompressStore, Any, Dma, "Rows that a mask picks, one behind the other, counted.";
+        0x19 "scatter_elems" ScatterElems: ScatterElems, Any, Dma, "Elements to places of an argument picked by an index tile.";
         // vector, unary: 0x20..0x4f
         0x20 "vcopy" VCopy: Unary, Any, Move, "`src`.";
         0x21 "vabs" VAbs: Unary, Numeric, Arith, "`|src|`; the least signed integer is its own absolute value.";
@@ -158,6 +191,11 @@ macro_rules! for_each_opcode {
         0x91 "vfill" VFill: Fill, Any, Move, "`value` in every element.";
         0x92 "viota" VIota: Iota, Int, Move, "An affine function of the element's place.";
         0x93 "vview" VView: LocalView, Any, Move, "Element (i0, i1, ..) of the tile is element `sum(i * stride)` of `src`.";
+        0x94 "vbroadcast_x" VBroadcastX: Shape, Any, Move, "`dst[r, c] = src[r]`: `src` is `rows` elements.";
+        0x95 "vbroadcast_y" VBroadcastY: Shape, Any, Move, "`dst[r, c] = src[c]`: `src` is `cols` elements.";
+        0x96 "vtranspose" VTranspose: Shape, Any, Move, "`dst[r, c] = src[c, r]`: `src` is `cols x rows`.";
+        0x97 "vclear_pad" VClearPad: ClearPad, Any, Move, "`value` into what is right of `cols`.";
+        0x98 "vremove_pad" VRemovePad: RemovePad, Any, Move, "Takes what is left of `cols`.";
         // vector, reduce: 0xa0..0xaf
         0xa0 "vsum" VSum: Reduce, Numeric, Reduce, "Sum, in the order given below.";
         0xa1 "vredmax" VRedMax: Reduce, Any, Reduce, "Largest; NaN if any is NaN; the least value of the dtype over nothing.";
@@ -168,17 +206,33 @@ macro_rules! for_each_opcode {
         0xa6 "vargmax" VArgMax: ArgReduce, Any, Scan, "Index of the largest; the first NaN counts as the largest.";
         0xa7 "vargmin" VArgMin: ArgReduce, Any, Scan, "Index of the smallest; the first NaN counts as the smallest.";
         0xa8 "vcumsum" VCumSum: CumSum, Numeric, Scan, "Running sum in index order.";
-        // cube: 0xc0..0xcf. Reserved: 0xc5 acc_store.
+        // vector, sort: 0xb0..0xbf
+        0xb0 "vsort_kv" VSortKv: SortKv, Any, Scan, "Stable sort of rows of keys, each with an i64.";
+        // cube: 0xc0..0xcf
         0xc0 "load_a" LoadA: LoadA, Numeric, Dma, "Packs a left operand.";
         0xc1 "load_b" LoadB: LoadB, Numeric, Dma, "Packs a right operand.";
         0xc2 "bind_b" BindB: BindB, Numeric, Dma, "Names a right operand that is packed already.";
         0xc3 "mmad" Mmad: Mmad, Numeric, Cube, "`acc + a * b`; each element is one chain of fused multiply-adds in increasing k.";
         0xc4 "acc_to_ub" AccToUb: AccToUb, Any, Move, "Hands an accumulator tile to the vector unit.";
+        0xc5 "acc_store" AccStore: AccStore, Any, Dma, "An accumulator tile to an argument.";
     } };
 }
 
+/// The pipe of an operand struct.
+macro_rules! pipe_of {
+    (None, $o:ident) => {
+        None
+    };
+    (Named, $o:ident) => {
+        Some($o.pipe)
+    };
+    ($pipe:ident, $o:ident) => {
+        Some(Pipe::$pipe)
+    };
+}
+
 macro_rules! define_forms {
-    ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -201,6 +255,10 @@ macro_rules! define_forms {
             /// The layout of these operands.
             #[must_use]
             pub fn form(&self) -> Form { match self { $(Operands::$form(_) => Form::$form,)* } }
+            /// The pipe that an instruction with these operands runs on; `None` where it is every pipe's.
+            #[must_use]
+            #[inline]
+            pub const fn pipe(&self) -> Option<Pipe> { match self { $(Operands::$form(_o) => pipe_of!($pipe, _o),)* } }
         }
         $(impl From<$form> for Operands { fn from(o: $form) -> Operands { Operands::$form(o) } })*
     };
@@ -240,31 +298,51 @@ impl DTypes {
     }
 }
 
-/// What an instruction costs like, and which unit it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+macro_rules! define_classes {
+    ($($(#[$doc:meta])* $number:literal $name:literal $class:ident;)*) => {
+        /// What an instruction costs like, and what a target may not have for every dtype. The numbers are part of stored targets.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Class { $($(#[$doc])* $class = $number,)* }
+
+        impl Class {
+            /// All classes, by number.
+            pub const ALL: &'static [Class] = &[$(Class::$class,)*];
+            /// The class with this number.
+            #[must_use]
+            pub fn from_number(n: u8) -> Option<Class> { match n { $($number => Some(Class::$class),)* _ => None } }
+            /// The textual name.
+            #[must_use]
+            pub const fn name(self) -> &'static str { match self { $(Class::$class => $name,)* } }
+            /// The class with this name.
+            #[must_use]
+            pub fn from_name(s: &str) -> Option<Class> { match s { $($name => Some(Class::$class),)* _ => None } }
+        }
+    };
+}
+define_classes! {
     /// No work.
-    Control,
+    0 "control" Control;
     /// Moves between an argument and local memory.
-    Dma,
+    1 "dma" Dma;
     /// Moves or fills local memory; conversions.
-    Move,
+    2 "move" Move;
     /// One cheap operation an element.
-    Arith,
+    3 "arith" Arith;
     /// As `Arith`, and the result is bool.
-    Compare,
+    4 "compare" Compare;
     /// A division or square root an element.
-    Divide,
+    5 "divide" Divide;
     /// A short polynomial an element: exp, ln, tanh, erf.
-    Exp,
+    6 "exp" Exp;
     /// A long computation an element: trigonometry, pow.
-    Special,
+    7 "special" Special;
     /// Reduction.
-    Reduce,
-    /// Reduction that carries an index or writes each partial result.
-    Scan,
+    8 "reduce" Reduce;
+    /// Reduction that carries an index or writes each partial result; sorting.
+    9 "scan" Scan;
     /// Matrix product.
-    Cube,
+    10 "cube" Cube;
 }
 
 macro_rules! define_opcodes {
@@ -313,12 +391,30 @@ pub struct Inst {
     pub dtype: DType,
     /// Operands; their form is always `op.form()`.
     pub operands: Operands,
+    /// What it waits for and sets; [`Sync::NONE`] where pipes are in order.
+    pub sync: Sync,
 }
 
 impl Inst {
     /// An instruction. The operands' form must be the opcode's; a mismatch is caught by the encoder and the verifier.
     #[must_use]
     pub fn new(op: Opcode, dtype: DType, operands: impl Into<Operands>) -> Inst {
-        Inst { op, dtype, operands: operands.into() }
+        Inst { op, dtype, operands: operands.into(), sync: Sync::NONE }
+    }
+    /// The same instruction with this synchronisation.
+    #[must_use]
+    pub fn with_sync(self, sync: Sync) -> Inst {
+        Inst { sync, ..self }
+    }
+    /// A `nop` on a pipe, to carry synchronisation.
+    #[must_use]
+    pub fn nop(pipe: Pipe, sync: Sync) -> Inst {
+        Inst::new(Opcode::Nop, DType::F32, OnPipe { pipe }).with_sync(sync)
+    }
+    /// The pipe it runs on; `None` for `barrier` and `end`, which are every pipe's.
+    #[must_use]
+    #[inline]
+    pub const fn pipe(&self) -> Option<Pipe> {
+        self.operands.pipe()
     }
 }

@@ -16,6 +16,9 @@ pub enum Role {
     Weight,
     /// Scratch. All intermediates live in one workspace argument.
     Workspace,
+    /// Scratch that is private to a group of cores: what a tile stores it loads itself. The argument's extent is that of one
+    /// copy; a machine has as many as it runs tiles at once.
+    Ring,
 }
 
 /// How the bytes of an argument are arranged.

@@ -1,6 +1,6 @@
 //! What a program was compiled for. Embedded in every program, so verifying needs no specification file.
 
-use crate::Space;
+use crate::{Class, DType, MAX_EVENTS, Space};
 
 /// One local memory space of a core.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,39 @@ pub enum Exchange {
     Direct,
     /// Through a ring in the workspace.
     Memory,
+}
+
+/// A set of element types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DTypeSet(u16);
+
+impl DTypeSet {
+    /// Whether `dtype` is in it.
+    #[must_use]
+    pub const fn contains(self, dtype: DType) -> bool {
+        self.0 >> dtype as u8 & 1 != 0
+    }
+    /// One bit a dtype, at its number.
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+    /// The set with these bits; `None` where one is no dtype's.
+    #[must_use]
+    pub fn from_bits(bits: u16) -> Option<DTypeSet> {
+        let all: DTypeSet = DType::ALL.iter().copied().collect();
+        (bits & !all.0 == 0).then_some(DTypeSet(bits))
+    }
+    /// Its dtypes, by number.
+    pub fn iter(self) -> impl Iterator<Item = DType> {
+        DType::ALL.iter().copied().filter(move |&d| self.contains(d))
+    }
+}
+
+impl FromIterator<DType> for DTypeSet {
+    fn from_iter<I: IntoIterator<Item = DType>>(dtypes: I) -> DTypeSet {
+        DTypeSet(dtypes.into_iter().fold(0, |bits, d| bits | 1 << d as u8))
+    }
 }
 
 /// The properties of a machine that a program depends on.
@@ -41,6 +74,11 @@ pub struct Target {
     pub async_pipes: bool,
     /// Event ids per ordered pipe pair (0 where pipes are in order).
     pub events: u32,
+    /// Cube cores, where they are separate from the `cores` that run vector tiles; 0 where one core runs everything. Each leads a
+    /// group of `cores / cube_cores` vector cores.
+    pub cube_cores: u32,
+    /// Element types that the machine has for a class of instructions. A class that is not listed takes every dtype.
+    pub legal: Vec<(Class, DTypeSet)>,
 }
 
 impl Target {
@@ -48,6 +86,21 @@ impl Target {
     #[must_use]
     pub fn capacity(&self, space: Space) -> u64 {
         self.spaces.iter().find(|s| s.space == space).map_or(0, |s| s.bytes)
+    }
+    /// Whether the machine has this class of instructions for this dtype.
+    #[must_use]
+    pub fn is_legal(&self, class: Class, dtype: DType) -> bool {
+        self.legal.iter().find(|l| l.0 == class).is_none_or(|l| l.1.contains(dtype))
+    }
+    /// Whether cube and vector pipes are of different cores.
+    #[must_use]
+    pub const fn separate_cube(&self) -> bool {
+        self.cube_cores > 0
+    }
+    /// Vector cores of a group; 1 where cube cores are not separate.
+    #[must_use]
+    pub fn vec_per_cube(&self) -> u32 {
+        self.cores.checked_div(self.cube_cores).unwrap_or(1)
     }
     /// What makes this no target, empty for a sound one. Everything that sizes or addresses local memory relies on it.
     #[must_use]
@@ -89,7 +142,23 @@ impl Target {
         }
         let mr = self.panel_mr;
         check((1..=256).contains(&mr), format_args!("panel height {mr} is not in 1..=256"));
-        check(self.events <= 64, format_args!("{} event ids are more than 64", self.events));
+        check(
+            self.events <= MAX_EVENTS,
+            format_args!("{} event ids are more than {MAX_EVENTS}", self.events),
+        );
+        let cubes = self.cube_cores;
+        check(
+            cubes == 0 || self.cores.is_multiple_of(cubes),
+            format_args!("{} cores are no whole number for each of {cubes} cube cores", self.cores),
+        );
+        check(
+            self.legal.len() <= Class::ALL.len(),
+            format_args!("{} legal classes are too many", self.legal.len()),
+        );
+        for (i, l) in self.legal.iter().enumerate().take(Class::ALL.len()) {
+            let again = self.legal[..i].iter().any(|m| m.0 == l.0);
+            check(!again, format_args!("legal dtypes of {} are listed twice", l.0.name()));
+        }
         out
     }
     /// Panel width for a dtype of this many bytes.

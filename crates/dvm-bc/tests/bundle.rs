@@ -7,7 +7,8 @@ use dvm_bc::bundle::{Bundle, HostStep, Note, Port, Weight, seal, weight_hash};
 use dvm_bc::{DType, Layout, Limits, Verified, asm};
 
 const PROGRAM: &str = "program p
-target host-ref cores 2 block 64 ub 4096 panel_b 4096 mr 6 nr 4:16 exchange direct async events 3
+target host-ref cores 2 block 64 ub 4096 panel_b 4096 mr 6 nr 4:16 exchange direct async events 3 cube 1 legal arith f32+f16, exp f32
+arg %r: ring f32[16] align 64
 arg %x: input f32[100] align 64
 arg %w: weight f32[1600] align 64 panels nr 16 k 100 n 7 batch 1
 arg %y: output f32[100] align 64
@@ -17,12 +18,13 @@ template t vector parallel [g0: 3]
   slot $1 y: f32 write
   phase 1 seq [s0: 1] rotate
     init(0)
-      nop
+      nop pipe v {set mte2.2, bar}
     body
       load.f32 l0, $0 + 160*g0, cols 40|20@g0
       vexp.f32 l0, l0, cols 40|20@g0
       store.f32 $1 + 160*g0, l0, cols 40|20@g0
     finish(0)
+      nop pipe mte2 {wait v.2, set_back mte3.0}
       end
 step 0
   run t(%x, %y) weight 3
@@ -90,7 +92,7 @@ fn what_is_wrong_is_said() {
         (|b| b.clear(), false, "does not begin with DVMB"),
         (|b| b[0] = b'X', false, "does not begin with DVMB"),
         (|b| b.truncate(19), false, "20 bytes after its header, 19 are there"),
-        (|b| b[4] = 2, false, "format version 2.0; this reader knows 1.x"),
+        (|b| b[4] = 1, false, "format version 1.0; this reader knows 2.x"),
         (|b| b.truncate(b.len() - 1), false, "bytes after its header"),
         (|b| b.push(0), false, "bytes after its header"),
         (|b| b[100] ^= 1, false, "checksum"),
@@ -144,7 +146,7 @@ fn newer_minor_versions_are_read() {
     bytes[at + 1] = 9;
     seal(&mut bytes);
     let e = Bundle::from_bytes(&bytes).expect_err("unknown step").to_string();
-    assert_eq!(e, "written as format version 1.1, newer than 1.0: 9 is no HostStep");
+    assert_eq!(e, "written as format version 2.1, newer than 2.0: 9 is no HostStep");
 }
 
 /// Mutants get past the checksum; whatever they say is read or refused, then verified or refused, and printed.
@@ -198,7 +200,7 @@ fn noise_is_refused() {
     for _ in 0..20_000 {
         let mut bytes: Vec<u8> = (0..r.below(200)).map(|_| r.next() as u8).collect();
         if r.below(2) == 0 && bytes.len() >= 28 {
-            bytes[..8].copy_from_slice(b"DVMB\x01\0\0\0");
+            bytes[..8].copy_from_slice(b"DVMB\x02\0\0\0");
             let n = bytes.len() as u64 - 28;
             bytes[20..28].copy_from_slice(&n.to_le_bytes());
             seal(&mut bytes);

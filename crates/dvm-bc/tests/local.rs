@@ -105,6 +105,8 @@ fn program(c: &Case) -> Program {
             exchange: Exchange::Direct,
             async_pipes: false,
             events: 0,
+            cube_cores: 0,
+            legal: vec![],
         },
         args: vec![],
         templates: vec![Template {

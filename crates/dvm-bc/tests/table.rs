@@ -34,6 +34,11 @@ fn target() -> Target {
         exchange: Exchange::Memory,
         async_pipes: true,
         events: 3,
+        cube_cores: 1,
+        legal: vec![
+            (Class::Divide, DTypeSet::from_iter([DType::F32, DType::F16])),
+            (Class::Scan, DTypeSet::default()),
+        ],
     }
 }
 
@@ -174,6 +179,9 @@ fn any_instructions_verify_or_fail() {
             | Operands::ViewStore(ViewStore { dst: mem, .. })
             | Operands::GatherLoad(GatherLoad { src: mem, .. })
             | Operands::FillStore(FillStore { dst: mem, .. })
+            | Operands::ScatterStore(ScatterStore { dst: mem, .. })
+            | Operands::CompressStore(CompressStore { dst: mem, .. })
+            | Operands::AccStore(AccStore { dst: mem, .. })
             | Operands::LoadA(LoadA { src: mem, .. })
             | Operands::LoadB(LoadB { src: mem, .. })
             | Operands::BindB(BindB { src: mem, .. }) = &mut i.operands

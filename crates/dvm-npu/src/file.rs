@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dvm_bc::{Exchange, Space, SpaceSpec, Target};
+use dvm_bc::{Class, DType, DTypeSet, Exchange, Space, SpaceSpec, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::Costs;
@@ -23,10 +23,16 @@ pub(crate) struct TargetFile {
     exchange: ExchangeFile,
     async_pipes: bool,
     events: u32,
+    /// Cube cores that are separate from `cores`.
+    #[serde(default)]
+    cube_cores: u32,
     panel_mr: u32,
     /// Dtype size in bytes -> panel width.
     panel_nr: BTreeMap<String, u32>,
     spaces: SpacesFile,
+    /// Class of instructions -> dtypes the machine has it for; a class that is absent takes every dtype.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    legal: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,6 +61,14 @@ impl SpecFile {
                 size.parse().map_err(|_| format!("panel_nr: key `{size}` is not a dtype's size in bytes"))?;
             panel_nr.push((size, *nr));
         }
+        let mut legal = Vec::new();
+        for (class, dtypes) in &t.legal {
+            let known = Class::from_name(class)
+                .ok_or_else(|| format!("legal: `{class}` is no class of instructions"))?;
+            let dtype =
+                |d: &String| DType::from_name(d).ok_or_else(|| format!("legal.{class}: `{d}` is no dtype"));
+            legal.push((known, dtypes.iter().map(dtype).collect::<Result<DTypeSet, String>>()?));
+        }
         let s = &t.spaces;
         let spaces =
             [(Space::Ub, s.ub), (Space::PanelA, s.panel_a), (Space::PanelB, s.panel_b), (Space::Acc, s.acc)];
@@ -71,6 +85,8 @@ impl SpecFile {
             },
             async_pipes: t.async_pipes,
             events: t.events,
+            cube_cores: t.cube_cores,
+            legal,
         })
     }
 
@@ -87,6 +103,12 @@ impl SpecFile {
                 },
                 async_pipes: target.async_pipes,
                 events: target.events,
+                cube_cores: target.cube_cores,
+                legal: target
+                    .legal
+                    .iter()
+                    .map(|l| (l.0.name().to_owned(), l.1.iter().map(|d| d.name().to_owned()).collect()))
+                    .collect(),
                 panel_mr: target.panel_mr,
                 panel_nr: target.panel_nr.iter().map(|(s, n)| (s.to_string(), *n)).collect(),
                 spaces: SpacesFile {

@@ -9,7 +9,7 @@ use crate::cube::{self, Blocks, Pack};
 use crate::emit::{Emit, Emitted};
 use crate::error::{Fault, TileError};
 use crate::lower;
-use crate::place::{Placer, each_local};
+use crate::place::Placer;
 use crate::report::{FoldTiling, Tiling};
 use crate::space::{NONE, Node, Space};
 use crate::tile;
@@ -196,7 +196,7 @@ fn assemble(
         while let Some(part) = parts.next_if(|x| x.phase == p) {
             let mut code = Code::from_words(Vec::with_capacity((part.end - part.start) as usize * 7));
             for inst in &mut s.emitted.insts[part.start as usize..part.end as usize] {
-                each_local(&mut inst.operands, |l| l.offset = s.emitted.bufs[l.offset as usize].at);
+                inst.each_local_mut(|l| l.offset = s.emitted.bufs[l.offset as usize].at);
                 code.push(inst)?;
             }
             sections.push(Section { place: part.place, code });

@@ -31,7 +31,9 @@ pub(crate) fn bind(
         let role = |role, given| LaunchError::ArgRole { arg: i, name: name(), role, given };
         let (ptr, len) = match (arg.role, given) {
             (Role::Input | Role::Weight, ArgRef::In(bytes)) => (bytes.as_ptr().cast_mut(), bytes.len()),
-            (Role::Output | Role::Workspace, ArgRef::Out(bytes)) => (bytes.as_mut_ptr(), bytes.len()),
+            (Role::Output | Role::Workspace | Role::Ring, ArgRef::Out(bytes)) => {
+                (bytes.as_mut_ptr(), bytes.len())
+            }
             (Role::Input, ArgRef::SameAs(other)) => {
                 let pair = (i as u32, u32::try_from(*other).unwrap_or(u32::MAX));
                 if !program.aliases.contains(&pair) {
@@ -45,12 +47,17 @@ pub(crate) fn bind(
             (Role::Weight, _) => return Err(role("weight", "writable memory")),
             (Role::Output, _) => return Err(role("output", "read-only memory")),
             (Role::Workspace, _) => return Err(role("workspace", "read-only memory")),
+            (Role::Ring, _) => return Err(role("ring", "read-only memory")),
         };
         if len as u64 != arg.bytes {
             return Err(LaunchError::ArgBytes { arg: i, name: name(), expected: arg.bytes, got: len as u64 });
         }
         // The workspace holds tiles of any dtype that its declared alignment allows (verified).
-        let align = if arg.role == Role::Workspace { arg.align.min(8) } else { arg.dtype.size() };
+        let align = if matches!(arg.role, Role::Workspace | Role::Ring) {
+            arg.align.min(8)
+        } else {
+            arg.dtype.size()
+        };
         if len > 0 && !(ptr as usize).is_multiple_of(align as usize) {
             return Err(LaunchError::ArgAlign { arg: i, name: name(), align });
         }

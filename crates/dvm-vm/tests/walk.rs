@@ -334,7 +334,7 @@ impl Executor for Threads {
     fn workers(&self) -> usize {
         self.0
     }
-    fn run(&self, task: &(dyn Fn() + Sync)) {
+    fn run(&self, task: &(dyn Fn() + std::marker::Sync)) {
         std::thread::scope(|s| (0..self.0).for_each(|_| drop(s.spawn(task))));
     }
 }
@@ -344,7 +344,7 @@ impl Executor for Lazy {
     fn workers(&self) -> usize {
         2
     }
-    fn run(&self, _task: &(dyn Fn() + Sync)) {}
+    fn run(&self, _task: &(dyn Fn() + std::marker::Sync)) {}
 }
 
 #[test]

@@ -318,6 +318,9 @@ fn prepare(
             Role::Weight => {
                 Source::Weight(bundle.weights.iter().position(|w| w.name == a.name).ok_or_else(unknown)?)
             }
+            Role::Ring => {
+                return Err(Error::Launch(format!("argument `{}`: rings are not run here", a.name)));
+            }
             Role::Workspace => {
                 workspace = usize::try_from(a.bytes).unwrap_or(usize::MAX);
                 Source::Workspace

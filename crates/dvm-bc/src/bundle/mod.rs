@@ -14,7 +14,7 @@ mod wire;
 use crate::{DType, Layout, Program};
 
 const MAGIC: [u8; 4] = *b"DVMB";
-const MAJOR: u16 = 1;
+const MAJOR: u16 = 2;
 const MINOR: u16 = 0;
 const HEADER: usize = 20;
 /// Weights start at multiples of this in the file.
@@ -133,7 +133,7 @@ pub enum BundleError {
         /// Which enum.
         what: &'static str,
         /// Found.
-        number: u8,
+        number: u32,
     },
     /// A newer minor version says something that this reader does not understand.
     #[error("written as format version {MAJOR}.{minor}, newer than {MAJOR}.{MINOR}: {source}")]

@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Bundle, BundleError, HostStep, Note, Port, Weight};
 use crate::{
-    Arg, Code, DType, Exchange, Kind, Layout, Phase, Place, Program, Role, Section, Slot, Space, SpaceSpec,
-    Step, Target, Template, Unit,
+    Arg, Class, Code, DType, DTypeSet, Exchange, Kind, Layout, Phase, Place, Program, Role, Section, Slot,
+    Space, SpaceSpec, Step, Target, Template, Unit,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -68,6 +68,9 @@ struct WireTarget {
     exchange: u8,
     async_pipes: bool,
     events: u32,
+    cube_cores: u32,
+    /// Class, one bit a dtype.
+    legal: Vec<(u8, u16)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -138,17 +141,17 @@ macro_rules! numbering {
     ($to:ident, $from:ident, $ty:ident: $($n:literal $variant:ident),*) => {
         fn $to(v: $ty) -> u8 { match v { $($ty::$variant => $n,)* } }
         fn $from(n: u8) -> Result<$ty, BundleError> {
-            match n { $($n => Ok($ty::$variant),)* _ => Err(BundleError::Number { what: stringify!($ty), number: n }) }
+            match n { $($n => Ok($ty::$variant),)* _ => Err(BundleError::Number { what: stringify!($ty), number: n.into() }) }
         }
     };
 }
-numbering!(role_to, role_from, Role: 0 Input, 1 Output, 2 Weight, 3 Workspace);
+numbering!(role_to, role_from, Role: 0 Input, 1 Output, 2 Weight, 3 Workspace, 4 Ring);
 numbering!(kind_to, kind_from, Kind: 0 Vector, 1 Cube, 2 Mix);
 numbering!(exchange_to, exchange_from, Exchange: 0 Direct, 1 Memory);
 numbering!(space_to, space_from, Space: 0 Ub, 1 PanelA, 2 PanelB, 3 Acc);
 
 fn dtype_from(n: u8) -> Result<DType, BundleError> {
-    DType::from_number(n).ok_or(BundleError::Number { what: "DType", number: n })
+    DType::from_number(n).ok_or(BundleError::Number { what: "DType", number: n.into() })
 }
 
 fn all<A, B>(items: Vec<A>, f: impl Fn(A) -> Result<B, BundleError>) -> Result<Vec<B>, BundleError> {
@@ -185,6 +188,8 @@ fn target_to(t: &Target) -> WireTarget {
         exchange: exchange_to(t.exchange),
         async_pipes: t.async_pipes,
         events: t.events,
+        cube_cores: t.cube_cores,
+        legal: t.legal.iter().map(|l| (l.0 as u8, l.1.bits())).collect(),
     }
 }
 
@@ -199,6 +204,14 @@ fn target_from(t: WireTarget) -> Result<Target, BundleError> {
         exchange: exchange_from(t.exchange)?,
         async_pipes: t.async_pipes,
         events: t.events,
+        cube_cores: t.cube_cores,
+        legal: all(t.legal, |(class, bits)| {
+            let class = Class::from_number(class)
+                .ok_or(BundleError::Number { what: "Class", number: class.into() })?;
+            let set = DTypeSet::from_bits(bits)
+                .ok_or(BundleError::Number { what: "DTypeSet", number: bits.into() })?;
+            Ok((class, set))
+        })?,
     })
 }
 
@@ -216,7 +229,7 @@ fn section_from((kind, depth, words): (u8, u8, Words)) -> Result<Section, Bundle
         0 => Place::Init(depth),
         1 => Place::Body,
         2 => Place::Finish(depth),
-        number => return Err(BundleError::Number { what: "Place", number }),
+        number => return Err(BundleError::Number { what: "Place", number: number.into() }),
     };
     Ok(Section { place, code: Code::from_words(words.0) })
 }
@@ -350,7 +363,7 @@ impl Meta {
         }
         let host_step = |(kind, n): (u8, u32)| match kind {
             0 => Ok(HostStep::Launch(n)),
-            number => Err(BundleError::Number { what: "HostStep", number }),
+            number => Err(BundleError::Number { what: "HostStep", number: number.into() }),
         };
         Ok(Bundle {
             target: self.target,

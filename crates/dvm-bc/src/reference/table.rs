@@ -43,12 +43,24 @@ enum Meaning {
     AccToUb,
     /// Order and synchronisation: nothing, in program order.
     Nothing,
+    /// Has no meaning here yet: executing it is an error.
+    Unknown,
 }
 
 fn meaning(op: Opcode) -> Meaning {
     use Meaning::{Binary, Compare, Divide, Predicate, Ternary, Unary};
     match op {
-        Opcode::End | Opcode::Nop => Meaning::Nothing,
+        Opcode::End | Opcode::Nop | Opcode::Barrier | Opcode::XSet | Opcode::XWait => Meaning::Nothing,
+        Opcode::ScatterStore
+        | Opcode::ScatterElems
+        | Opcode::CompressStore
+        | Opcode::VBroadcastX
+        | Opcode::VBroadcastY
+        | Opcode::VTranspose
+        | Opcode::VClearPad
+        | Opcode::VRemovePad
+        | Opcode::VSortKv
+        | Opcode::AccStore => Meaning::Unknown,
         Opcode::Load => Meaning::Load,
         Opcode::Store => Meaning::Store,
         Opcode::ViewLoad => Meaning::ViewLoad,
@@ -143,7 +155,7 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
     let scalars = Scalars { math, op, dtype };
     let value = |bits| Value::of(dtype, bits);
     match (meaning(op), &inst.operands) {
-        (Meaning::Nothing, Operands::Control(_)) => Ok(()),
+        (Meaning::Nothing, Operands::Control(_) | Operands::OnPipe(_) | Operands::Cross(_)) => Ok(()),
         (Meaning::Copy, Operands::Unary(o)) => {
             cx.elementwise(o.dst, dtype, [(o.src, dtype)], (o.rows, o.cols), |_, [a]| Ok(a))
         }

@@ -3,9 +3,9 @@
 use super::cursor::{AsmError, Cursor, Result};
 use super::{SPACE_LETTERS, imm, imm_dtype};
 use crate::{
-    Access, Arg, Code, DType, Exchange, Form, Hints, Init, Inst, Kind, Layout, Local, Loop, Loops, Mem, Mode,
-    Opcode, Operands, Phase, Place, Program, Role, Section, Size, Slot, Space, SpaceSpec, Src, Step, Strides,
-    Target, Template, Unit, for_each_form,
+    Access, Arg, Class, Code, DType, DTypeSet, Event, Exchange, Form, Hints, Init, Inst, Kind, Layout, Local,
+    Loop, Loops, Mem, Mode, Opcode, Operands, Phase, Pipe, Place, Program, Role, Section, Size, Slot, Space,
+    SpaceSpec, Src, Step, Strides, Sync, Target, Template, Unit, for_each_form,
 };
 
 /// What reading an operand depends on.
@@ -197,6 +197,22 @@ impl Parse for DType {
     }
 }
 
+fn pipe(p: &mut Cursor<'_>) -> Result<Pipe> {
+    p.choose("a pipe", &Pipe::ALL.map(|pipe| (pipe.name(), pipe)))
+}
+
+impl Parse for Pipe {
+    fn parse(p: &mut Cursor<'_>, _: &str, _: &Context) -> Result<Self> {
+        pipe(p)
+    }
+}
+
+impl Parse for u8 {
+    fn parse(p: &mut Cursor<'_>, _: &str, _: &Context) -> Result<Self> {
+        p.number("flag")
+    }
+}
+
 impl Parse for bool {
     fn parse(p: &mut Cursor<'_>, _: &str, _: &Context) -> Result<Self> {
         p.choose("true or false", &[("true", true), ("false", false)])
@@ -222,7 +238,7 @@ impl Parse for u64 {
 }
 
 macro_rules! define_parse {
-    ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         fn operands(form: Form, p: &mut Cursor<'_>, cx: &Context) -> Result<Operands> {
             match form { $(Form::$form => {
                 $(let mut $field: Option<$ty> = None;)*
@@ -234,7 +250,7 @@ macro_rules! define_parse {
                     _first = false;
                     $field = Some(Parse::parse(p, stringify!($field), cx)?);
                 })*
-                while !p.is_end() {
+                while !p.is_end() && !p.rest().starts_with('{') {
                     if !_first {
                         p.take(",")?;
                     }
@@ -268,7 +284,7 @@ fn inst(p: &mut Cursor<'_>, parallel: usize) -> Result<Inst> {
     };
     let dtype = if p.eat(".") {
         p.dtype()?
-    } else if op.form() == Form::Control {
+    } else if op.class() == Class::Control {
         DType::F32
     } else {
         return p.expected("`.` and a dtype");
@@ -278,8 +294,42 @@ fn inst(p: &mut Cursor<'_>, parallel: usize) -> Result<Inst> {
     let source = from.and_then(|s| DType::from_name(Cursor::new(0, s).peek_word()));
     let cx = Context { op, dtype: source.unwrap_or(dtype), parallel };
     let operands = operands(op.form(), p, &cx)?;
+    let sync = sync(p)?;
     p.end()?;
-    Ok(Inst { op, dtype, operands })
+    Ok(Inst { op, dtype, operands, sync })
+}
+
+/// `{wait v.0, set mte3.1, bar}`, or nothing.
+fn sync(p: &mut Cursor<'_>) -> Result<Sync> {
+    let mut sync = Sync::NONE;
+    if !p.eat("{") {
+        return Ok(sync);
+    }
+    loop {
+        let at = p.at;
+        let word = p.word();
+        if word == "bar" && !sync.bar {
+            sync.bar = true;
+        } else {
+            let slot = Sync::NAMES.iter().position(|&n| n == word).and_then(|i| sync.slot_mut(i));
+            match slot {
+                Some(slot @ None) => {
+                    let peer = pipe(p)?;
+                    p.take(".")?;
+                    *slot = Some(Event { peer, id: p.number("event number")? });
+                }
+                Some(_) => return p.error_at(at, format!("`{word}` is there twice")),
+                None => {
+                    return p
+                        .error_at(at, "expected `wait`, `set`, `wait_back`, `set_back` or `bar`, each once");
+                }
+            }
+        }
+        if p.eat("}") {
+            return Ok(sync);
+        }
+        p.take(",")?;
+    }
 }
 
 fn place(p: &mut Cursor<'_>) -> Result<Option<Place>> {
@@ -311,6 +361,8 @@ fn bare_target(name: String) -> Target {
         exchange: Exchange::Direct,
         async_pipes: false,
         events: 0,
+        cube_cores: 0,
+        legal: Vec::new(),
     }
 }
 
@@ -339,6 +391,23 @@ fn target(p: &mut Cursor<'_>) -> Result<Target> {
             }
             "async" => t.async_pipes = true,
             "events" => t.events = p.number("number of events")?,
+            "cube" => t.cube_cores = p.number("number of cube cores")?,
+            "legal" => loop {
+                let classes: Vec<_> = Class::ALL.iter().map(|c| (c.name(), *c)).collect();
+                let class = p.choose("a class", &classes)?;
+                let mut dtypes = Vec::new();
+                // A class may have no dtype at all.
+                while DType::from_name(p.peek_word()).is_some() {
+                    dtypes.push(p.dtype()?);
+                    if !p.eat("+") {
+                        break;
+                    }
+                }
+                t.legal.push((class, dtypes.into_iter().collect::<DTypeSet>()));
+                if !p.eat(",") {
+                    break;
+                }
+            },
             _ => match Space::ALL.iter().find(|s| s.name() == word) {
                 Some(&space) => t.spaces.push(SpaceSpec { space, bytes: p.number("number of bytes")? }),
                 None => return p.error_at(at, format!("`{word}` is no property of a target")),
@@ -357,6 +426,7 @@ fn arg(p: &mut Cursor<'_>) -> Result<Arg> {
         ("output", Role::Output),
         ("weight", Role::Weight),
         ("workspace", Role::Workspace),
+        ("ring", Role::Ring),
     ];
     let role = p.choose("a role", &roles)?;
     let dtype = p.dtype()?;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{SPACE_LETTERS, from_dtype, imm, imm_dtype, is_plain};
 use crate::{
-    Access, Arg, DType, Exchange, Hints, Init, Inst, InstAt, Kind, Layout, Local, Loops, Mem, Mode, Opcode,
-    Operands, Program, Role, Size, Src, Strides, Target, Template, for_each_form,
+    Access, Arg, Class, DType, Exchange, Hints, Init, Inst, InstAt, Kind, Layout, Local, Loops, Mem, Mode,
+    Opcode, Operands, Pipe, Program, Role, Size, Src, Strides, Sync, Target, Template, for_each_form,
 };
 
 /// What printing an operand depends on.
@@ -155,6 +155,18 @@ impl Print for DType {
     }
 }
 
+impl Print for Pipe {
+    fn print(&self, _: &str, _: &Context, out: &mut String) {
+        out.push_str(self.name());
+    }
+}
+
+impl Print for u8 {
+    fn print(&self, _: &str, _: &Context, out: &mut String) {
+        let _ = write!(out, "{self}");
+    }
+}
+
 impl Print for bool {
     fn print(&self, _: &str, _: &Context, out: &mut String) {
         out.push_str(if *self { "true" } else { "false" });
@@ -186,7 +198,7 @@ impl Print for u64 {
 }
 
 macro_rules! define_print {
-    ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         fn operands(o: &Operands, cx: &Context, out: &mut String) {
             match o { $(
                 Operands::$form(_o) => {
@@ -214,11 +226,27 @@ fn inst(inst: &Inst, parallel: usize, out: &mut String) {
     let cx = Context { op: inst.op, dtype: inst.dtype, from: from_dtype(inst), parallel };
     out.push_str(inst.op.mnemonic());
     // Control instructions have no dtype to speak of.
-    if !matches!(inst.operands, Operands::Control(_)) || inst.dtype != DType::F32 {
+    if inst.op.class() != Class::Control || inst.dtype != DType::F32 {
         out.push('.');
         out.push_str(inst.dtype.name());
     }
     operands(&inst.operands, &cx, out);
+    sync(&inst.sync, out);
+}
+
+/// ` {wait v.0, set mte3.1, bar}`; nothing where there is none.
+fn sync(sync: &Sync, out: &mut String) {
+    if sync.is_none() {
+        return;
+    }
+    let mut sep = " {";
+    for (name, event) in Sync::NAMES.into_iter().zip(sync.slots()) {
+        if let Some(e) = event {
+            let _ = write!(out, "{sep}{name} {e}");
+            sep = ", ";
+        }
+    }
+    let _ = write!(out, "{}}}", if sync.bar { format!("{sep}bar") } else { String::new() });
 }
 
 /// Appends a name, in quotes where it needs them.
@@ -251,6 +279,15 @@ fn target(t: &Target, out: &mut String) {
     if t.events > 0 {
         let _ = write!(out, " events {}", t.events);
     }
+    if t.cube_cores > 0 {
+        let _ = write!(out, " cube {}", t.cube_cores);
+    }
+    for (i, (class, dtypes)) in t.legal.iter().enumerate() {
+        let _ = write!(out, "{} {}", if i > 0 { "," } else { " legal" }, class.name());
+        for (i, d) in dtypes.iter().enumerate() {
+            let _ = write!(out, "{}{d}", if i > 0 { "+" } else { " " });
+        }
+    }
     out.push('\n');
 }
 
@@ -262,6 +299,7 @@ fn arg(a: &Arg, out: &mut String) {
         Role::Output => ": output ",
         Role::Weight => ": weight ",
         Role::Workspace => ": workspace ",
+        Role::Ring => ": ring ",
     });
     let size = u64::from(a.dtype.size());
     if a.bytes.is_multiple_of(size) {

@@ -32,6 +32,8 @@ pub(super) struct Footprint {
     pub(super) digits: SmallVec<[Digit; 6]>,
     /// No byte is touched twice.
     pub(super) injective: bool,
+    /// Data decide which of the bytes are touched.
+    pub(super) sparse: bool,
     /// Walked over again, because some sequential extent does not move it.
     pub(super) again: bool,
     /// Distinct bytes, where `injective`.
@@ -137,6 +139,7 @@ impl Footprint {
             unit,
             digits: SmallVec::new(),
             injective: true,
+            sparse: false,
             again: false,
             bytes: 0,
             parallel: [(0, 1); MAX_PARALLEL],

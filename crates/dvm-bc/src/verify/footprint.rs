@@ -98,6 +98,8 @@ pub(super) struct MemAccess<'a> {
     pub(super) dims: &'a [Dim],
     pub(super) unit: u64,
     pub(super) panels: bool,
+    /// Data decide which of these bytes are touched.
+    pub(super) sparse: bool,
     pub(super) hints: Hints,
 }
 
@@ -187,6 +189,49 @@ pub(super) fn uses(inst: &Inst, target: &Target, sink: &mut impl Sink) {
             load(f, &o.src, &dims, unit, none);
             tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem);
         }
+        Operands::ScatterStore(o) => {
+            tile(f, "index", Access::Read, o.index, &[o.rows], o.index_dtype.size());
+            tile(f, "src", Access::Read, o.src, &[o.rows, o.cols], elem);
+            scatter(f, &o.dst, &[Dim::fixed(o.limit, o.stride), Dim::of(o.cols, bytes)], unit);
+        }
+        Operands::ScatterElems(o) => {
+            tile(f, "index", Access::Read, o.index, &[o.rows, o.cols], o.index_dtype.size());
+            tile(f, "src", Access::Read, o.src, &[o.rows, o.cols], elem);
+            let dims =
+                [Dim::fixed(o.limit, o.stride), Dim::of(o.rows, o.row_stride), Dim::of(o.cols, o.col_stride)];
+            scatter(f, &o.dst, &dims, unit);
+        }
+        Operands::CompressStore(o) => {
+            tile(f, "mask", Access::Read, o.mask, &[o.rows], DType::Bool.size());
+            tile(f, "src", Access::Read, o.src, &[o.rows, o.cols], elem);
+            scatter(f, &o.dst, &[Dim::fixed(o.limit, o.stride), Dim::of(o.cols, bytes)], unit);
+            tile(f, "count", updates(o.init), o.count, &[Size::ONE], DType::I64.size());
+        }
+        Operands::Shape(o) => {
+            let from: &[Size] = match inst.op {
+                Opcode::VBroadcastX => &[o.rows],
+                Opcode::VBroadcastY => &[o.cols],
+                _ => &[o.cols, o.rows],
+            };
+            tile(f, "src", Access::Read, o.src, from, elem);
+            tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem);
+        }
+        Operands::ClearPad(o) => {
+            let padded = Size::fixed(u32::try_from(o.pitch).unwrap_or(u32::MAX));
+            // Where the rows are as wide as the tile, the pad is what a ragged write left out.
+            let held = if o.cols.body == padded.body { o.cols } else { padded };
+            tile(f, "dst", Access::Read, o.dst, &[o.rows, held], elem);
+            tile(f, "dst", Access::Write, o.dst, &[o.rows, padded], elem);
+        }
+        Operands::RemovePad(o) => {
+            let pitch = i64::try_from(o.pitch).unwrap_or(i64::MAX).saturating_mul(bytes);
+            f.strided("src", o.src, &[Dim::of(o.rows, pitch), Dim::of(o.cols, bytes)], unit);
+            tile(f, "dst", Access::Write, o.dst, &[o.rows, o.cols], elem);
+        }
+        Operands::SortKv(o) => {
+            tile(f, "key", Access::Update, o.key, &[o.rows, o.cols], elem);
+            tile(f, "value", Access::Update, o.value, &[o.rows, o.cols], DType::I64.size());
+        }
         Operands::Reduce(o) => {
             tile(f, "src", Access::Read, o.src, &[o.outer, o.red, o.inner], elem);
             let (size, planes) = match (inst.op, o.init) {
@@ -238,7 +283,15 @@ pub(super) fn uses(inst: &Inst, target: &Target, sink: &mut impl Sink) {
             };
             let unit = nr * unit;
             let dims = &[panels, Dim::of(o.k, unit as i64)];
-            f.mem(&MemAccess { write: false, mem: &o.src, dims, unit, panels: true, hints: none });
+            f.mem(&MemAccess {
+                write: false,
+                mem: &o.src,
+                dims,
+                unit,
+                panels: true,
+                sparse: false,
+                hints: none,
+            });
             let (space, sizes) = (Space::PanelB, [o.k, o.n]);
             f.panel(&PanelUse { name: "dst", local: o.dst, space, bytes: 1, sizes, packing: Packing::Bound });
         }
@@ -268,16 +321,26 @@ pub(super) fn uses(inst: &Inst, target: &Target, sink: &mut impl Sink) {
             f.local("acc", Access::Read, o.acc, Space::Acc, &Region::dense(&[o.m, o.n], o.from.size()));
             tile(f, "dst", Access::Write, o.dst, &[o.m, o.n], elem);
         }
-        Operands::Control(_) => {}
+        Operands::AccStore(o) => {
+            f.local("acc", Access::Read, o.acc, Space::Acc, &Region::dense(&[o.m, o.n], o.from.size()));
+            store(f, &o.dst, &[Dim::of(o.m, o.pitch), Dim::of(o.n, bytes)], unit, o.hints);
+        }
+        Operands::OnPipe(_) | Operands::Cross(_) | Operands::Control(_) => {}
     }
 }
 
 fn load(f: &mut impl Sink, mem: &Mem, dims: &[Dim], unit: u64, hints: Hints) {
-    f.mem(&MemAccess { write: false, mem, dims, unit, panels: false, hints });
+    f.mem(&MemAccess { write: false, mem, dims, unit, panels: false, sparse: false, hints });
 }
 
 fn store(f: &mut impl Sink, mem: &Mem, dims: &[Dim], unit: u64, hints: Hints) {
-    f.mem(&MemAccess { write: true, mem, dims, unit, panels: false, hints });
+    f.mem(&MemAccess { write: true, mem, dims, unit, panels: false, sparse: false, hints });
+}
+
+/// Places that data pick of `dims`.
+fn scatter(f: &mut impl Sink, mem: &Mem, dims: &[Dim], unit: u64) {
+    let hints = Hints::default();
+    f.mem(&MemAccess { write: true, mem, dims, unit, panels: false, sparse: true, hints });
 }
 
 /// A dense tile of the vector memory.

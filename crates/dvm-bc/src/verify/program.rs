@@ -113,8 +113,8 @@ impl Checker<'_> {
                 );
                 self.report.push(at, what);
             }
-            if a.zero && matches!(a.role, Role::Input | Role::Weight) {
-                self.report.push(at, "is only read, so it cannot be cleared");
+            if a.zero && matches!(a.role, Role::Input | Role::Weight | Role::Ring) {
+                self.report.push(at, "is only read or of a group, so it cannot be cleared");
             }
             if let Layout::Panels { nr, k, n, batch } = a.layout {
                 let panels = (u128::from(n).div_ceil(u128::from(nr.max(1)))).checked_mul(u128::from(batch));
@@ -127,7 +127,7 @@ impl Checker<'_> {
                     );
                     self.report.push(at, what);
                 }
-                if matches!(a.role, Role::Output | Role::Workspace) {
+                if matches!(a.role, Role::Output | Role::Workspace | Role::Ring) {
                     self.report.push(at, "panels are read only, so no output or workspace has them");
                 }
             }
@@ -234,7 +234,7 @@ impl Checker<'_> {
             if !offset.is_multiple_of(u64::from(size)) {
                 bad(format!("offset {offset} is not a multiple of the element's {size} bytes"));
             }
-            if a.role == Role::Workspace {
+            if matches!(a.role, Role::Workspace | Role::Ring) {
                 if a.align < size {
                     bad(format!(
                         "workspace `{}` is aligned to {} bytes, {} needs {size}",
@@ -384,11 +384,13 @@ impl Checker<'_> {
             let home = self.home[arg as usize] as usize;
             let (hulls, dense) = &mut self.stored[home];
             if u.write {
-                hulls.add(lo, hi);
+                if !u.footprint.sparse {
+                    hulls.add(lo, hi);
+                }
                 if u.footprint.dense() && a.role == Role::Output {
                     dense.add(lo, hi);
                 }
-            } else if matches!(a.role, Role::Output | Role::Workspace) {
+            } else if matches!(a.role, Role::Output | Role::Workspace | Role::Ring) {
                 if !a.zero && !hulls.covers(lo, hi) {
                     let what =
                         format!("{} loads bytes {lo}..{hi} of `{}` before they are stored", u.at, a.name);

@@ -9,8 +9,8 @@ use super::report::{InstAt, Report, Where};
 use crate::decode::{Decoder, blank};
 use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, acc_dtype};
 use crate::{
-    Access, Class, DType, Form, Init, Inst, Kind, Local, MAX_PARALLEL, MAX_SEQ, Mem, Opcode, Operand,
-    Operands, Phase, Place, Size, Space, Strides, Target, Template,
+    Access, Class, CoreKind, DType, Form, Init, Inst, Kind, Local, MAX_PARALLEL, MAX_SEQ, Mem, Opcode,
+    Operand, Operands, Phase, Place, Size, Space, Strides, Target, Template,
 };
 
 /// An access to an argument that happens.
@@ -227,9 +227,9 @@ impl Checker<'_> {
         if !inst.op.dtypes().contains(dtype) {
             bad.push(format!("does not take {dtype}"));
         }
-        let cube =
-            matches!(inst.op.form(), Form::LoadA | Form::LoadB | Form::BindB | Form::Mmad | Form::AccToUb);
-        let vector = !cube && !matches!(inst.op.class(), Class::Dma | Class::Control);
+        let control = inst.op.class() == Class::Control;
+        let cube = !control && inst.pipe().is_some_and(|p| p.core() == CoreKind::Cube);
+        let vector = !cube && !control && inst.op.class() != Class::Dma;
         match self.template.kind {
             Kind::Vector if cube => bad.push("is a cube instruction in a vector template".to_owned()),
             Kind::Cube if vector => bad.push("is a vector instruction in a cube template".to_owned()),
@@ -249,6 +249,28 @@ impl Checker<'_> {
                 index(o.index_dtype, bad);
                 None
             }
+            Operands::ScatterStore(o) => {
+                index(o.index_dtype, bad);
+                None
+            }
+            Operands::ScatterElems(o) => {
+                index(o.index_dtype, bad);
+                None
+            }
+            Operands::CompressStore(o) => Some(o.init),
+            Operands::ClearPad(o) => {
+                immediate("value", o.value, dtype, bad);
+                pitch(o.pitch, o.cols, bad);
+                None
+            }
+            Operands::RemovePad(o) => {
+                pitch(o.pitch, o.cols, bad);
+                None
+            }
+            Operands::AccStore(o) => {
+                accumulator(o.from, bad);
+                None
+            }
             Operands::Fill(o) => {
                 immediate("value", o.value, dtype, bad);
                 None
@@ -258,9 +280,7 @@ impl Checker<'_> {
                 None
             }
             Operands::AccToUb(o) => {
-                if !DType::ALL.iter().any(|&d| acc_dtype(d) == Some(o.from)) {
-                    bad.push(format!("no accumulator holds {}", o.from));
-                }
+                accumulator(o.from, bad);
                 None
             }
             Operands::Reduce(o) => {
@@ -332,7 +352,7 @@ impl Checker<'_> {
             }
         }
         let parallel = self.template.parallel.len();
-        let footprint = match Footprint::new(a.mem, a.dims, a.unit, scope.extents, parallel) {
+        let mut footprint = match Footprint::new(a.mem, a.dims, a.unit, scope.extents, parallel) {
             Ok(f) => f,
             Err(NoFootprint::Never) => return,
             Err(NoFootprint::Bad(message)) => {
@@ -340,6 +360,9 @@ impl Checker<'_> {
                 return;
             }
         };
+        if a.sparse {
+            (footprint.injective, footprint.sparse) = (false, true);
+        }
         if a.write && !footprint.tiles_disjoint {
             bad.push("tiles cannot be proved to store to different bytes".to_owned());
         }
@@ -483,6 +506,18 @@ fn immediate(name: &str, bits: u64, dtype: DType, bad: &mut Problems) {
     };
     if bits > most {
         bad.push(format!("immediate `{name}` = 0x{bits:x} is no {dtype}"));
+    }
+}
+
+fn pitch(pitch: u64, cols: Size, bad: &mut Problems) {
+    if pitch < u64::from(cols.body) || pitch >= 1 << 28 {
+        bad.push(format!("pitch {pitch} is not in {}..2^28", cols.body));
+    }
+}
+
+fn accumulator(from: DType, bad: &mut Problems) {
+    if !DType::ALL.iter().any(|&d| acc_dtype(d) == Some(from)) {
+        bad.push(format!("no accumulator holds {from}"));
     }
 }
 

@@ -92,6 +92,26 @@ impl Sample for DType {
         r.pick(DType::ALL)
     }
 }
+impl Sample for Pipe {
+    fn sample(r: &mut Rng) -> Self {
+        r.pick(&Pipe::ALL)
+    }
+}
+impl Sample for u8 {
+    fn sample(r: &mut Rng) -> Self {
+        r.below(8) as u8
+    }
+}
+impl Sample for Sync {
+    fn sample(r: &mut Rng) -> Self {
+        if r.below(2) == 0 {
+            return Sync::NONE;
+        }
+        let mut event = || (r.below(2) == 0).then(|| Event { peer: Pipe::sample(r), id: r.below(8) as u8 });
+        let [wait, set, wait_back, set_back] = std::array::from_fn(|_| event());
+        Sync { wait, set, wait_back, set_back, bar: r.below(2) == 0 }
+    }
+}
 impl Sample for bool {
     fn sample(r: &mut Rng) -> Self {
         r.below(2) == 0
@@ -109,7 +129,7 @@ impl Sample for u64 {
 }
 
 macro_rules! define_sample {
-    ($($(#[$doc:meta])* $form:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         fn operands(form: Form, _r: &mut Rng) -> Operands {
             match form { $(Form::$form => Operands::$form($form { $($field: Sample::sample(_r),)* }),)* }
         }
@@ -119,5 +139,5 @@ for_each_form!(define_sample);
 
 /// A random instruction of the opcode: any that can be encoded.
 pub(crate) fn inst(op: Opcode, r: &mut Rng) -> Inst {
-    Inst { op, dtype: DType::sample(r), operands: operands(op.form(), r) }
+    Inst::new(op, DType::sample(r), operands(op.form(), r)).with_sync(Sync::sample(r))
 }

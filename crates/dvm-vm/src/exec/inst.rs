@@ -106,7 +106,15 @@ impl Builder<'_> {
         let area = |r: Size, c: Size| u64::from(r.body) * u64::from(c.body);
         let elementwise = |first: u32| Some(Some(OpKind::Elementwise { first, count: 1 }));
         match &inst.operands {
-            Operands::Control(_) => Some(None),
+            Operands::OnPipe(_) | Operands::Cross(_) | Operands::Control(_) => Some(None),
+            Operands::ScatterStore(_)
+            | Operands::ScatterElems(_)
+            | Operands::CompressStore(_)
+            | Operands::Shape(_)
+            | Operands::ClearPad(_)
+            | Operands::RemovePad(_)
+            | Operands::SortKv(_)
+            | Operands::AccStore(_) => None,
             Operands::Load(o) => {
                 self.charge(inst, area(o.rows, o.cols));
                 let sticky = self.sticky(o.hints.sticky);

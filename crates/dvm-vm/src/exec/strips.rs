@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dvm_bc::{Init, Mode, Operands, Size};
+use dvm_bc::{Class, Init, Mode, Operands, Size};
 use smallvec::SmallVec;
 
 use super::elide::{Analysis, bits};
@@ -17,7 +17,7 @@ impl Analysis<'_> {
         let from = section.start;
         let mut run = Run::default();
         for i in section {
-            if self.plan.steps[i].skip || matches!(self.insts[i].operands, Operands::Control(_)) {
+            if self.plan.steps[i].skip || self.insts[i].op.class() == Class::Control {
                 continue;
             }
             let e = self.ews[i].filter(|e| !e.traps);
@@ -103,7 +103,7 @@ impl Analysis<'_> {
         let mut group = Group::default();
         let mut i = section.start;
         while i < section.end {
-            if self.plan.steps[i].skip || matches!(self.insts[i].operands, Operands::Control(_)) {
+            if self.plan.steps[i].skip || self.insts[i].op.class() == Class::Control {
                 i += 1;
                 continue;
             }
@@ -137,7 +137,7 @@ impl Analysis<'_> {
                         i += 1;
                         let more = |i: usize| {
                             let s = self.plan.steps[i];
-                            s.joins || s.skip || matches!(self.insts[i].operands, Operands::Control(_))
+                            s.joins || s.skip || self.insts[i].op.class() == Class::Control
                         };
                         if i == section.end || !more(i) {
                             break;

@@ -215,6 +215,8 @@ pub(crate) fn target() -> Target {
         exchange: Exchange::Direct,
         async_pipes: false,
         events: 0,
+        cube_cores: 0,
+        legal: vec![],
     }
 }
 
