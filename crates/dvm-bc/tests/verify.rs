@@ -210,7 +210,7 @@ fn broken_programs() {
             LAYER_NORM,
             "%x: input f32[200000] align 64",
             "%x: input f32[200000] zero",
-            "is only read, so it cannot be cleared",
+            "is only read or of a group, so it cannot be cleared",
         ),
         (LAYER_NORM, "arg %y", "arg %x: input f32[1]\narg %y", "argument 2: has the name `x` of argument 0"),
         (
@@ -302,7 +302,7 @@ fn broken_programs() {
         ),
         (LAYER_NORM, "    init(0)\n", "    finish(0)\n", "section body is out of order"),
         (LAYER_NORM, "    finish(0)\n", "    finish(1)\n", "section finish(1), but there are 1 sequential"),
-        (MIXED, "      end\n", "      end\n      nop\n", "nop: follows `end`"),
+        (MIXED, "      end\n", "      end\n      nop pipe v\n", "nop: follows `end`"),
         (MIXED, "  phase 1\n", "  phase 1 rotate\n", "rotates without a sequential extent"),
         (MIXED, "      end\n", "      .words 0xff\n", "opcode 0xff is not an instruction"),
         // sizes and strides
