@@ -2,9 +2,10 @@
 
 use super::tile::{Cx, wrap_index};
 use super::value::Value;
-use super::{Address, Fault};
+use super::{Address, Fault, TrapKind};
 use crate::{
-    DType, FillStore, GatherElems, GatherLoad, Iota, Load, LocalView, Loop, Store, ViewLoad, ViewStore,
+    ClearPad, CompressStore, DType, FillStore, GatherElems, GatherLoad, Iota, Load, LocalView, Loop,
+    RemovePad, ScatterElems, ScatterStore, Shape, Store, ViewLoad, ViewStore,
 };
 
 impl Cx<'_> {
@@ -112,6 +113,93 @@ impl Cx<'_> {
                 let i = self.index(at, o.index_dtype, o.limit, r * cols + c)?;
                 let from = src.step(i, o.stride).step(r, o.row_stride).step(c, o.col_stride);
                 self.copy(dst.step(r, size * pitch).step(c, size), from)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn exec_scatter_store(&mut self, o: &ScatterStore) -> Result<(), Fault> {
+        let (dst, src, index) = (self.mem(&o.dst)?, self.local(o.src), self.local(o.index));
+        let (size, wide) = (self.size(), i64::from(o.index_dtype.size()));
+        for r in 0..self.count(o.rows) {
+            let i = self.index(index.step(r, wide), o.index_dtype, o.limit, r)?;
+            for c in 0..self.count(o.cols) {
+                let tile = src.step(r, size * i64::from(o.cols.body)).step(c, size);
+                self.copy(dst.step(i, o.stride).step(c, size), tile)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn exec_scatter_elems(&mut self, o: &ScatterElems) -> Result<(), Fault> {
+        let (dst, src, index) = (self.mem(&o.dst)?, self.local(o.src), self.local(o.index));
+        let (size, wide) = (self.size(), i64::from(o.index_dtype.size()));
+        let (rows, cols, pitch) = (self.count(o.rows), self.count(o.cols), i64::from(o.cols.body));
+        for r in 0..rows {
+            for c in 0..cols {
+                let at = index.step(r, wide * pitch).step(c, wide);
+                let i = self.index(at, o.index_dtype, o.limit, r * cols + c)?;
+                let to = dst.step(i, o.stride).step(r, o.row_stride).step(c, o.col_stride);
+                self.copy(to, src.step(r, size * pitch).step(c, size))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn exec_compress_store(&mut self, o: &CompressStore) -> Result<(), Fault> {
+        let (dst, src, size) = (self.mem(&o.dst)?, self.local(o.src), self.size());
+        let (mask, cell) = (self.local(o.mask), self.local(o.count));
+        let mut count = if self.fresh(o.init) { 0 } else { self.load(cell, DType::I64)? as i64 };
+        for r in 0..self.count(o.rows) {
+            if self.load(mask.step(r, 1), DType::Bool)? == 0 {
+                continue;
+            }
+            let row = match u64::try_from(count) {
+                Ok(row) if row < o.limit => row,
+                _ => {
+                    let kind = TrapKind::IndexOutOfRange { limit: o.limit };
+                    return Err(Fault::Trap { kind, element: r, value: count });
+                }
+            };
+            for c in 0..self.count(o.cols) {
+                let tile = src.step(r, size * i64::from(o.cols.body)).step(c, size);
+                self.copy(dst.step(row, o.stride).step(c, size), tile)?;
+            }
+            count += 1;
+        }
+        self.store(cell, DType::I64, count as u64)
+    }
+
+    /// A tile from a source whose element (r, c) is `r * steps.0 + c * steps.1` elements from its start.
+    pub(super) fn exec_shape(&mut self, o: &Shape, steps: (i64, i64)) -> Result<(), Fault> {
+        let (dst, src, size) = (self.local(o.dst), self.local(o.src), self.size());
+        for r in 0..self.count(o.rows) {
+            for c in 0..self.count(o.cols) {
+                let to = dst.step(r, size * i64::from(o.cols.body)).step(c, size);
+                self.copy(to, src.step(r, size * steps.0).step(c, size * steps.1))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn exec_clear_pad(&mut self, o: &ClearPad) -> Result<(), Fault> {
+        let (dst, size) = (self.local(o.dst), self.size());
+        let pitch = size.saturating_mul(i64::try_from(o.pitch).unwrap_or(i64::MAX));
+        for r in 0..self.count(o.rows) {
+            for c in self.count(o.cols)..o.pitch {
+                self.store(dst.step(r, pitch).step(c, size), self.inst.dtype, o.value)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn exec_remove_pad(&mut self, o: &RemovePad) -> Result<(), Fault> {
+        let (dst, src, size) = (self.local(o.dst), self.local(o.src), self.size());
+        let pitch = size.saturating_mul(i64::try_from(o.pitch).unwrap_or(i64::MAX));
+        for r in 0..self.count(o.rows) {
+            for c in 0..self.count(o.cols) {
+                let to = dst.step(r, size * i64::from(o.cols.body)).step(c, size);
+                self.copy(to, src.step(r, pitch).step(c, size))?;
             }
         }
         Ok(())

@@ -1,10 +1,12 @@
 //! Matrix products and their packed operands.
 
+use super::scalar::{self, Scalars};
+use super::table::cast;
 use super::tile::Cx;
 use super::value::Value::{self, F32, F64, Int};
 use super::{Address, Bound, Fault};
 use crate::layout::{acc_dtype, panel_elem_bytes};
-use crate::{BindB, DType, LoadA, LoadB, Local, Mmad, Size};
+use crate::{AccStore, BindB, DType, LoadA, LoadB, Local, Mmad, Size};
 
 /// A matrix in an argument, as lines (rows of a left operand, columns of a right one) and steps along k.
 struct Lines {
@@ -113,6 +115,26 @@ impl Cx<'_> {
                     sum = multiply_add(a, b, sum, acc_dtype);
                 }
                 self.put(at, acc_dtype, sum)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cx<'_> {
+    pub(super) fn exec_acc_store(&mut self, o: &AccStore) -> Result<(), Fault> {
+        let (dtype, from) = (self.inst.dtype, o.from);
+        let (dst, acc, size) = (self.mem(&o.dst)?, self.local(o.acc), i64::from(from.size()));
+        let zero = Value::number(from, 0);
+        for i in 0..self.count(o.m) {
+            for j in 0..self.count(o.n) {
+                let mut bits = self.load(acc.step(i, size * i64::from(o.n.body)).step(j, size), from)?;
+                if o.relu {
+                    let s = Scalars { math: self.math, op: self.inst.op, dtype: from };
+                    bits = scalar::max(&s, Value::of(from, bits), zero).bits(from);
+                }
+                let to = dst.step(i, o.pitch).step(j, dtype.size().into());
+                self.store(to, dtype, cast(bits, from, dtype))?;
             }
         }
         Ok(())

@@ -1,11 +1,13 @@
-//! Reductions, extremes with an index, running sums.
+//! Reductions, extremes with an index, running sums, sorting.
+
+use std::cmp::Ordering;
 
 use super::scalar::{self, Scalars};
 use super::tile::Cx;
 use super::value::Value::{self, F32, F64, Int};
 use super::{Address, Fault};
 use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, sum_dtype};
-use crate::{ArgReduce, CumSum, DType, Init, Reduce, Size};
+use crate::{ArgReduce, CumSum, DType, Init, Reduce, Size, SortKv};
 
 /// Lanes of a sum along contiguous elements.
 const LANES: usize = 64;
@@ -205,6 +207,44 @@ impl Cx<'_> {
                 sum = next;
             }
             self.put(carry, state, sum)?;
+        }
+        Ok(())
+    }
+}
+
+impl Cx<'_> {
+    pub(super) fn exec_sort(&mut self, o: &SortKv) -> Result<(), Fault> {
+        let dtype = self.inst.dtype;
+        let (key, value) = (self.local(o.key), self.local(o.value));
+        let pitch = i64::from(o.cols.body);
+        for r in 0..self.count(o.rows) {
+            let (keys, values) = (
+                key.step(r, pitch * i64::from(dtype.size())),
+                value.step(r, pitch * i64::from(DType::I64.size())),
+            );
+            let at = |base: Address, c: u64, d: DType| base.step(c, d.size().into());
+            let mut row = Vec::new();
+            for c in 0..self.count(o.cols) {
+                row.push((
+                    self.load(at(keys, c, dtype), dtype)?,
+                    self.load(at(values, c, DType::I64), DType::I64)?,
+                ));
+            }
+            // Stable. NaN is the largest and equal to NaN.
+            row.sort_by(|a, b| {
+                let (a, b) = if o.descending { (b, a) } else { (a, b) };
+                let (x, y) = (Value::of(dtype, a.0), Value::of(dtype, b.0));
+                match (x.is_nan(), y.is_nan()) {
+                    (false, false) if scalar::lt(x, y) => Ordering::Less,
+                    (false, false) if scalar::gt(x, y) => Ordering::Greater,
+                    (false, false) => Ordering::Equal,
+                    (x, y) => x.cmp(&y),
+                }
+            });
+            for (c, (k, v)) in (0..).zip(row) {
+                self.store(at(keys, c, dtype), dtype, k)?;
+                self.store(at(values, c, DType::I64), DType::I64, v)?;
+            }
         }
         Ok(())
     }

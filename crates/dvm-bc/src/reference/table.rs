@@ -41,26 +41,27 @@ enum Meaning {
     BindB,
     Mmad,
     AccToUb,
+    AccStore,
+    ScatterStore,
+    ScatterElems,
+    CompressStore,
+    BroadcastX,
+    BroadcastY,
+    Transpose,
+    ClearPad,
+    RemovePad,
+    Sort,
     /// Order and synchronisation: nothing, in program order.
     Nothing,
-    /// Has no meaning here yet: executing it is an error.
-    Unknown,
 }
 
 fn meaning(op: Opcode) -> Meaning {
     use Meaning::{Binary, Compare, Divide, Predicate, Ternary, Unary};
     match op {
         Opcode::End | Opcode::Nop | Opcode::Barrier | Opcode::XSet | Opcode::XWait => Meaning::Nothing,
-        Opcode::ScatterStore
-        | Opcode::ScatterElems
-        | Opcode::CompressStore
-        | Opcode::VBroadcastX
-        | Opcode::VBroadcastY
-        | Opcode::VTranspose
-        | Opcode::VClearPad
-        | Opcode::VRemovePad
-        | Opcode::VSortKv
-        | Opcode::AccStore => Meaning::Unknown,
+        Opcode::ScatterStore => Meaning::ScatterStore,
+        Opcode::ScatterElems => Meaning::ScatterElems,
+        Opcode::CompressStore => Meaning::CompressStore,
         Opcode::Load => Meaning::Load,
         Opcode::Store => Meaning::Store,
         Opcode::ViewLoad => Meaning::ViewLoad,
@@ -131,6 +132,12 @@ fn meaning(op: Opcode) -> Meaning {
         Opcode::VFill => Meaning::Fill,
         Opcode::VIota => Meaning::Iota,
         Opcode::VView => Meaning::LocalView,
+        Opcode::VBroadcastX => Meaning::BroadcastX,
+        Opcode::VBroadcastY => Meaning::BroadcastY,
+        Opcode::VTranspose => Meaning::Transpose,
+        Opcode::VClearPad => Meaning::ClearPad,
+        Opcode::VRemovePad => Meaning::RemovePad,
+        Opcode::VSortKv => Meaning::Sort,
         Opcode::VSum => Meaning::Sum,
         Opcode::VRedMax => Meaning::Fold(Fold::Max),
         Opcode::VRedMin => Meaning::Fold(Fold::Min),
@@ -145,6 +152,7 @@ fn meaning(op: Opcode) -> Meaning {
         Opcode::BindB => Meaning::BindB,
         Opcode::Mmad => Meaning::Mmad,
         Opcode::AccToUb => Meaning::AccToUb,
+        Opcode::AccStore => Meaning::AccStore,
     }
 }
 
@@ -203,11 +211,18 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
             let f = |_, [a]: [u64; 1]| Ok(cast(a, o.from, dtype));
             cx.elementwise(o.dst, dtype, [(acc, o.from)], (o.m, o.n), f)
         }
+        (Meaning::AccStore, Operands::AccStore(o)) => cx.exec_acc_store(o),
         (Meaning::Fill, Operands::Fill(o)) => {
             cx.elementwise(o.dst, dtype, [], (o.rows, o.cols), |_, []| Ok(o.value))
         }
         (Meaning::Iota, Operands::Iota(o)) => cx.exec_iota(o),
         (Meaning::LocalView, Operands::LocalView(o)) => cx.exec_local_view(o),
+        (Meaning::BroadcastX, Operands::Shape(o)) => cx.exec_shape(o, (1, 0)),
+        (Meaning::BroadcastY, Operands::Shape(o)) => cx.exec_shape(o, (0, 1)),
+        (Meaning::Transpose, Operands::Shape(o)) => cx.exec_shape(o, (1, i64::from(o.rows.body))),
+        (Meaning::ClearPad, Operands::ClearPad(o)) => cx.exec_clear_pad(o),
+        (Meaning::RemovePad, Operands::RemovePad(o)) => cx.exec_remove_pad(o),
+        (Meaning::Sort, Operands::SortKv(o)) => cx.exec_sort(o),
         (Meaning::Sum, Operands::Reduce(o)) => cx.exec_sum(o),
         (Meaning::Fold(f), Operands::Reduce(o)) => cx.exec_fold(o, f),
         (Meaning::ArgReduce { largest }, Operands::ArgReduce(o)) => cx.exec_arg_reduce(o, largest),
@@ -219,6 +234,9 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
         (Meaning::GatherLoad, Operands::GatherLoad(o)) => cx.exec_gather_load(o),
         (Meaning::GatherElems, Operands::GatherElems(o)) => cx.exec_gather_elems(o),
         (Meaning::FillStore, Operands::FillStore(o)) => cx.exec_fill_store(o),
+        (Meaning::ScatterStore, Operands::ScatterStore(o)) => cx.exec_scatter_store(o),
+        (Meaning::ScatterElems, Operands::ScatterElems(o)) => cx.exec_scatter_elems(o),
+        (Meaning::CompressStore, Operands::CompressStore(o)) => cx.exec_compress_store(o),
         (Meaning::LoadA, Operands::LoadA(o)) => cx.exec_load_a(o),
         (Meaning::LoadB, Operands::LoadB(o)) => cx.exec_load_b(o),
         (Meaning::BindB, Operands::BindB(o)) => cx.exec_bind_b(o),
@@ -228,7 +246,7 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
 }
 
 /// The bits of `bits`, converted. Equal dtypes move bits, but a bool becomes 0 or 1.
-fn cast(bits: u64, from: DType, to: DType) -> u64 {
+pub(super) fn cast(bits: u64, from: DType, to: DType) -> u64 {
     if from == to && to != DType::Bool {
         return bits;
     }
