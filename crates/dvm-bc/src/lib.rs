@@ -19,6 +19,8 @@ mod opcode;
 mod operand;
 mod program;
 pub mod reference;
+#[cfg(feature = "arbitrary")]
+mod sample;
 mod sync;
 mod target;
 pub mod text;

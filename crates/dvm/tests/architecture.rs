@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Every allowed arrow. `dvm` uses `dvm-onnx` only as an optional feature, and itself to turn `testing` on in its tests.
+/// Every allowed arrow. `dvm` uses `dvm-onnx` only as an optional feature, itself
+/// to turn `testing` on in its tests, as `dvm-bc` does with `arbitrary`.
 const ARROWS: &[(&str, &[&str])] = &[
     ("dvm-ir", &[]),
-    ("dvm-bc", &[]),
+    ("dvm-bc", &["dvm-bc"]),
     ("dvm-fuse", &["dvm-ir"]),
     ("dvm-npu", &["dvm-bc"]),
     ("dvm-tile", &["dvm-bc", "dvm-ir", "dvm-npu"]),
