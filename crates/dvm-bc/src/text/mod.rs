@@ -28,7 +28,7 @@ mod print;
 
 pub use cursor::AsmError;
 pub use parse::asm;
-pub use print::{disasm, disasm_with};
+pub use print::{disasm, disasm_with, inst_text};
 
 use crate::{DType, Inst, Opcode, Operands};
 

@@ -234,6 +234,14 @@ fn inst(inst: &Inst, parallel: usize, out: &mut String) {
     sync(&inst.sync, out);
 }
 
+/// An instruction as it stands in a listing. `parallel` extents are named `g`, the ones after them `s`.
+#[must_use]
+pub fn inst_text(i: &Inst, parallel: usize) -> String {
+    let mut out = String::new();
+    inst(i, parallel, &mut out);
+    out
+}
+
 /// ` {wait v.0, set mte3.1, bar}`; nothing where there is none.
 fn sync(sync: &Sync, out: &mut String) {
     if sync.is_none() {

@@ -13,12 +13,14 @@
 
 mod address;
 mod footprint;
+mod geometry;
 mod intervals;
 mod local;
 mod program;
 mod report;
 mod template;
 
+pub use geometry::{ArgUse, LocalUse, Meeting, Uses};
 pub use report::{InstAt, VerifyErrors, Violation, Where};
 
 use crate::Program;
