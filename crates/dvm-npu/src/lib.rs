@@ -6,6 +6,7 @@
 mod costs;
 mod detect;
 mod file;
+pub mod hazard;
 mod spec;
 
 pub use costs::{Costs, CubeCosts, DmaCosts, Linear, VectorCosts};
