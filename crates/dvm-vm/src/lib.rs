@@ -34,6 +34,7 @@ mod kernels;
 mod math;
 mod pool;
 mod runtime;
+pub mod scalar;
 
 pub use args::ArgRef;
 pub use error::{BuildError, LaunchError, Trap, TrapKind};

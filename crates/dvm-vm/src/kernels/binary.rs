@@ -2,6 +2,7 @@
 
 use dvm_bc::{DType, Opcode};
 
+use super::half::Halves;
 use super::{Kernel, SpanFn, define_op, span2};
 use crate::Isa;
 use crate::elem::{Bits, Elem, with_bits, with_elem};
@@ -92,6 +93,12 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, scalar: [bool; 2], isa: Isa) -> O
             }, f32 => None, half => None)
         })
         .map(Kernel::Span)
+}
+
+/// The kernel of `op` on any dtype, and what of it is half precision.
+pub(crate) fn choose(op: Opcode, dtype: DType, single: [bool; 2], isa: Isa) -> Option<(Kernel, Halves)> {
+    let halves = Halves::of(dtype, 2, !is_compare(op), isa);
+    kernel(op, halves.native(dtype), single, isa).map(|k| (k, halves))
 }
 
 /// Index of the first zero among `n` elements.

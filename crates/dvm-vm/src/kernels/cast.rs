@@ -2,6 +2,7 @@
 
 use dvm_bc::DType;
 
+use super::half::{Halves, is_half, narrow, narrow64, widen};
 use super::{Kernel, Op1, SpanFn, span1};
 use crate::Isa;
 use crate::elem::{CastTo, with_elem};
@@ -34,4 +35,22 @@ pub(crate) fn kernel(from: DType, into: DType, isa: Isa) -> Option<Kernel> {
     Some(Kernel::Span(
         with_elem!(from, T => with_elem!(into, U => to::<T, U>(), half => return None), half => return None),
     ))
+}
+
+/// The kernel between any dtypes, and what of it is half precision. To a half it goes through f32 where that is exact or the
+/// source itself, else through f64.
+pub(crate) fn choose(from: DType, into: DType, isa: Isa) -> Option<(Kernel, Halves)> {
+    if from == into {
+        return kernel(from, into, isa).map(|k| (k, Halves::default()));
+    }
+    let mut halves = Halves::default();
+    let exact = !matches!(from, DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64);
+    let native = |d: DType| if is_half(d) { DType::F32 } else { d };
+    if is_half(into) && !exact {
+        halves.dst = Some(narrow64(into));
+        return kernel(from, DType::F64, isa).map(|k| (k, halves));
+    }
+    halves.src[0] = is_half(from).then(|| widen(from, isa));
+    halves.dst = is_half(into).then(|| narrow(into, isa));
+    kernel(native(from), native(into), isa).map(|k| (k, halves))
 }

@@ -8,6 +8,10 @@ use super::{CHUNK, Chunk, Kernel};
 use crate::Isa;
 use crate::math::CastFn;
 
+pub(crate) fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
 /// Converts f16 or bf16 to f32.
 pub(crate) fn widen(dtype: DType, isa: Isa) -> CastFn {
     crate::math::cast(dtype, DType::F32, isa).unwrap_or(nothing)
@@ -62,6 +66,21 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
+    /// For `sources` sources and, if `result`, a result of `dtype`.
+    pub(crate) fn of(dtype: DType, sources: usize, result: bool, isa: Isa) -> Halves {
+        let mut halves = Halves::default();
+        if is_half(dtype) {
+            halves.src[..sources].fill(Some(widen(dtype, isa)));
+            halves.dst = result.then(|| narrow(dtype, isa));
+        }
+        halves
+    }
+
+    /// The dtype of a kernel on `dtype`.
+    pub(crate) fn native(&self, dtype: DType) -> DType {
+        if is_half(dtype) { DType::F32 } else { dtype }
+    }
+
     pub(crate) fn any(&self) -> bool {
         self.dst.is_some() || self.src.iter().any(Option::is_some)
     }

@@ -2,6 +2,7 @@
 
 use dvm_bc::{DType, Opcode};
 
+use super::half::Halves;
 use super::{Kernel, SpanFn};
 use crate::Isa;
 use crate::elem::{Elem, with_elem};
@@ -74,4 +75,13 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, isa: Isa) -> Option<Kernel> {
         _ => return None,
     };
     Some(Kernel::Span(f))
+}
+
+/// The kernel of `op` on any dtype, and what of it is half precision.
+pub(crate) fn choose(op: Opcode, dtype: DType, isa: Isa) -> Option<(Kernel, Halves)> {
+    if op == Opcode::VSelect {
+        return kernel(op, dtype, isa).map(|k| (k, Halves::default()));
+    }
+    let halves = Halves::of(dtype, 3, true, isa);
+    kernel(op, halves.native(dtype), isa).map(|k| (k, halves))
 }

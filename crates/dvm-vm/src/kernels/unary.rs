@@ -2,6 +2,7 @@
 
 use dvm_bc::{DType, Opcode};
 
+use super::half::Halves;
 use super::{Kernel, SpanFn, define_op, span1};
 use crate::Isa;
 use crate::elem::{Bits, Elem, with_bits, with_elem};
@@ -9,11 +10,6 @@ use crate::elem::{Bits, Elem, with_bits, with_elem};
 /// The instantiation of an operation's span loop. The value only names the type.
 fn one<T: Copy, O: super::Op1<T, Out: Copy>>(_: O, isa: Isa) -> SpanFn {
     span1::span::<T, O>(isa)
-}
-
-/// For operations that do not vectorise.
-fn scalar<T: Copy, O: super::Op1<T, Out: Copy>>(_: O) -> SpanFn {
-    span1::narrow::<T, O>()
 }
 
 macro_rules! table {
@@ -43,13 +39,41 @@ table!(classify, Elem, u8, {
 });
 table!(bits, Bits, T, { VNot: a => a.not(); });
 
-trait F64Only: Copy + Into<f64> + From<f64> {}
-impl F64Only for f64 {}
+/// A function of an f64 as a type.
+trait F64Fn {
+    fn f(x: f64) -> f64;
+}
+struct Maths<F>(std::marker::PhantomData<F>);
+impl<F: F64Fn> super::Op1<f64> for Maths<F> {
+    type Out = f64;
+    #[inline(always)]
+    fn f(a: f64) -> f64 {
+        F::f(a)
+    }
+}
+
 macro_rules! f64_table {
     ($($op:ident => $f:expr;)*) => {
+        $(
+            struct $op;
+            impl F64Fn for $op {
+                #[inline(always)]
+                fn f(x: f64) -> f64 {
+                    let f: fn(f64) -> f64 = $f;
+                    f(x)
+                }
+            }
+        )*
         fn f64_maths(op: Opcode) -> Option<SpanFn> {
             Some(match op {
-                $(Opcode::$op => scalar::<f64, _>(define_op!(Op1, F64Only, [a], T, { let f: fn(f64) -> f64 = $f; T::from(f(a.into())) })),)*
+                $(Opcode::$op => span1::narrow::<f64, Maths<$op>>(),)*
+                _ => return None,
+            })
+        }
+        /// The function of one f64: the same bits as the kernel's.
+        pub(crate) fn scalar_f64(op: Opcode) -> Option<fn(f64) -> f64> {
+            Some(match op {
+                $(Opcode::$op => <$op as F64Fn>::f,)*
                 _ => return None,
             })
         }
@@ -105,4 +129,18 @@ pub(crate) fn kernel(op: Opcode, dtype: DType, isa: Isa) -> Option<Kernel> {
             || with_elem!(dtype, T => simple::<T>(op, isa).or_else(|| classify::<T>(op, isa)), f32 => None, half => None),
         )
         .map(Kernel::Span)
+}
+
+/// Whether `op` writes bool.
+fn classifies(op: Opcode) -> bool {
+    matches!(op, Opcode::VIsFinite | Opcode::VIsNan | Opcode::VIsInf)
+}
+
+/// The kernel of `op` on any dtype, and what of it is half precision.
+pub(crate) fn choose(op: Opcode, dtype: DType, isa: Isa) -> Option<(Kernel, Halves)> {
+    let halves = match op {
+        Opcode::VCopy => return kernel(op, dtype, isa).map(|k| (k, Halves::default())),
+        _ => Halves::of(dtype, 1, !classifies(op), isa),
+    };
+    kernel(op, halves.native(dtype), isa).map(|k| (k, halves))
 }

@@ -30,7 +30,6 @@ pub use accuracy::{Accuracy, accuracy, accuracy_markdown};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::first_lanes;
 pub(crate) use cast::{CastFn, SelectFn, cast, select_f32};
-#[cfg(test)]
 use drive::{Binary, Ternary, Unary};
 pub(crate) use drive::{BinaryFn, CompareFn, CompareScalarFn, PredicateFn, ScalarFn, TernaryFn, UnaryFn};
 pub(crate) use rows::*;
@@ -105,17 +104,14 @@ macro_rules! tables {
             Some(match op { $(Opcode::$top => instance!(isa, ternary::<$tfun>),)* _ => return None })
         }
         /// The scalar form of [`unary_f32`]: the same bits.
-        #[cfg(test)]
         pub(crate) fn scalar_unary_f32(op: Opcode) -> Option<fn(f32) -> f32> {
             Some(match op { $(Opcode::$uop => <$ufun as Unary>::eval::<f32>,)* _ => return None })
         }
         /// The scalar form of [`binary_f32`]: the same bits.
-        #[cfg(test)]
         pub(crate) fn scalar_binary_f32(op: Opcode) -> Option<fn(f32, f32) -> f32> {
             Some(match op { $(Opcode::$bop => <$bfun as Binary>::eval::<f32>,)* _ => return None })
         }
         /// The scalar form of [`ternary_f32`]: the same bits.
-        #[cfg(test)]
         pub(crate) fn scalar_ternary_f32(op: Opcode) -> Option<fn(f32, f32, f32) -> f32> {
             Some(match op { $(Opcode::$top => <$tfun as Ternary>::eval::<f32>,)* _ => return None })
         }
