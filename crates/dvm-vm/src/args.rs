@@ -16,6 +16,11 @@ pub enum ArgRef<'a> {
     SameAs(usize),
 }
 
+/// Whether an argument holds tiles of any dtype that its declared alignment allows (verified).
+pub(crate) fn scratch(role: Role) -> bool {
+    matches!(role, Role::Workspace | Role::Ring)
+}
+
 /// Checks arguments against a program, clears those that ask for it, and collects their addresses.
 pub(crate) fn bind(
     program: &Program,
@@ -52,12 +57,7 @@ pub(crate) fn bind(
         if len as u64 != arg.bytes {
             return Err(LaunchError::ArgBytes { arg: i, name: name(), expected: arg.bytes, got: len as u64 });
         }
-        // The workspace holds tiles of any dtype that its declared alignment allows (verified).
-        let align = if matches!(arg.role, Role::Workspace | Role::Ring) {
-            arg.align.min(8)
-        } else {
-            arg.dtype.size()
-        };
+        let align = if scratch(arg.role) { arg.align.min(8) } else { arg.dtype.size() };
         if len > 0 && !(ptr as usize).is_multiple_of(align as usize) {
             return Err(LaunchError::ArgAlign { arg: i, name: name(), align });
         }

@@ -35,6 +35,8 @@ mod math;
 mod pool;
 mod runtime;
 pub mod scalar;
+#[cfg(all(unix, feature = "testing"))]
+pub mod testing;
 
 pub use args::ArgRef;
 pub use error::{BuildError, LaunchError, Trap, TrapKind};

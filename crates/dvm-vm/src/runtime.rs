@@ -10,14 +10,24 @@ use crate::exec::frame::Frame;
 use crate::pool::{MAX_CHUNKS, Pool};
 use crate::{ArgRef, LaunchError, Trap, args};
 
-/// A step cheaper than this (ns on one core) runs on the caller: a fork costs a good part of it.
-const INLINE_NS: f32 = 2_000.0;
-/// A step dearer than this is worth waking parked workers for.
-const WAKE_NS: f32 = 15_000.0;
-/// A chunk is at least this dear, so that claiming it costs nothing.
-const CHUNK_NS: f32 = 1_500.0;
-/// Chunks per worker: enough to even out, few enough to keep neighbouring tiles on a core.
-const CHUNKS_PER_WORKER: u64 = 16;
+/// How finely steps are shared between workers.
+#[derive(Clone, Copy)]
+struct Grain {
+    /// A step cheaper than this (ns on one core) runs on the caller: a fork costs a good part of it.
+    inline_ns: f32,
+    /// A step dearer than this is worth waking parked workers for.
+    wake_ns: f32,
+    /// A chunk is at least this dear, so that claiming it costs nothing.
+    chunk_ns: f32,
+    /// Chunks per worker: enough to even out, few enough to keep neighbouring tiles on a core.
+    chunks_per_worker: u64,
+}
+
+const GRAIN: Grain =
+    Grain { inline_ns: 2_000.0, wake_ns: 15_000.0, chunk_ns: 1_500.0, chunks_per_worker: 16 };
+/// Every tile is a chunk of its own.
+#[cfg(feature = "testing")]
+const EAGER: Grain = Grain { inline_ns: -1.0, wake_ns: -1.0, chunk_ns: 0.0, chunks_per_worker: 1 << 48 };
 
 /// Threads brought by the embedder instead of a [`Pool`].
 pub trait Executor: Send + Sync {
@@ -68,19 +78,27 @@ enum Backend {
 /// Runs executables. Cheap to share: any number of threads may launch at once.
 pub struct Runtime {
     backend: Backend,
+    grain: Grain,
 }
 
 impl Runtime {
     /// A runtime on a pool, which others may share.
     #[must_use]
     pub fn new(pool: Arc<Pool>) -> Runtime {
-        Runtime { backend: Backend::Pool(pool) }
+        Runtime { backend: Backend::Pool(pool), grain: GRAIN }
     }
 
     /// A runtime on the embedder's threads.
     #[must_use]
     pub fn with_executor(executor: Box<dyn Executor>) -> Runtime {
-        Runtime { backend: Backend::Executor(executor, Pool::new(1)) }
+        Runtime { backend: Backend::Executor(executor, Pool::new(1)), grain: GRAIN }
+    }
+
+    /// Shares every step of two tiles or more between the workers, a tile at a time.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn eager(self) -> Runtime {
+        Runtime { grain: EAGER, ..self }
     }
 
     /// Threads that a launch may use.
@@ -133,7 +151,7 @@ impl Runtime {
     ) -> Result<Stats, LaunchError> {
         let launch = self.pool().launches.fetch_add(1, Ordering::Relaxed) + 1;
         let frame = caller.frame.get_or_insert_with(|| Box::new(Frame::new()));
-        let mut stats = Stats::default();
+        let (mut stats, grain) = (Stats::default(), self.grain);
         // Taken at the first step that is worth it, kept while nothing stalls.
         let mut team = None;
         for (number, step) in exe.steps.iter().enumerate() {
@@ -152,11 +170,12 @@ impl Runtime {
                 trap_tile: AtomicU64::new(u64::MAX),
                 trap: Mutex::new(None),
             };
-            let workers = if step.tiles > 1 && step.cost > INLINE_NS { self.workers() as u64 } else { 1 };
+            let workers =
+                if step.tiles > 1 && step.cost > grain.inline_ns { self.workers() as u64 } else { 1 };
             let mean = (step.cost / step.tiles as f32).max(0.1);
-            let least = ((CHUNK_NS / mean) as u64).max(1);
+            let least = ((grain.chunk_ns / mean) as u64).max(1);
             let even =
-                if workers > 1 { step.tiles.div_ceil(workers * CHUNKS_PER_WORKER) } else { least * 64 };
+                if workers > 1 { step.tiles.div_ceil(workers * grain.chunks_per_worker) } else { least * 64 };
             let per = even.max(least).max(step.tiles.div_ceil(u64::from(MAX_CHUNKS)));
             let chunks = step.tiles.div_ceil(per) as u32;
             run.per_chunk.store(per, Ordering::Relaxed);
@@ -168,7 +187,7 @@ impl Runtime {
                             Some(held) => {
                                 stats.parallel_steps += 1;
                                 let job = |f: &mut Frame, c| run.chunk(f, c);
-                                let outcome = held.run(chunks, step.cost > WAKE_NS, frame, &job);
+                                let outcome = held.run(chunks, step.cost > grain.wake_ns, frame, &job);
                                 if outcome.stalled {
                                     team = None;
                                 }

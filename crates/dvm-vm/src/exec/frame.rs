@@ -63,6 +63,9 @@ pub(crate) struct Frame {
     pub(super) rows: (usize, usize),
     /// Which launch, step and unit the tables are for.
     key: (u64, u32, u32),
+    /// The arena is as [`Frame::poison`] left it, for the current launch.
+    #[cfg(feature = "testing")]
+    poisoned: bool,
 }
 
 // SAFETY: the pointers are refilled from the launch's arguments before use and used only by the thread that runs the launch.
@@ -81,6 +84,8 @@ impl Frame {
             walked: 0,
             rows: ALL_ROWS,
             key: (0, 0, 0),
+            #[cfg(feature = "testing")]
+            poisoned: false,
         }
     }
 
@@ -90,6 +95,8 @@ impl Frame {
             return;
         }
         if self.key.0 != launch {
+            #[cfg(feature = "testing")]
+            (self.poisoned = false);
             self.bases.resize((exe.bases as usize).max(BASE_BOUND as usize), std::ptr::null_mut());
             self.bases[BASE_ARENA as usize] = self.arena.reserve(exe.local_bytes);
             self.bases[BASE_CONST as usize] = exe.consts.as_ptr().cast_mut().cast();
@@ -138,6 +145,8 @@ impl Frame {
             self.set_last(d, template.parallel[d]);
         }
         for tile in from..to {
+            #[cfg(feature = "testing")]
+            self.poison(exe);
             for p in template.phases.clone() {
                 // SAFETY: the caller's promise.
                 unsafe { self.phase(exe, &exe.phases[p as usize], depth, tile).map_err(|f| (tile, f))? };
@@ -154,6 +163,28 @@ impl Frame {
             }
         }
         Ok(())
+    }
+
+    /// Fills local memory, but for what a sticky load has left there; what no space holds is filled and checked.
+    #[cfg(feature = "testing")]
+    fn poison(&mut self, exe: &Executable) {
+        const BETWEEN: u8 = 0x5c;
+        let Some(byte) = exe.poison else { return };
+        // SAFETY: `enter` reserved and initialised so many bytes there; this worker alone uses them.
+        let arena =
+            unsafe { std::slice::from_raw_parts_mut(self.bases[BASE_ARENA as usize], exe.local_bytes) };
+        for pad in &exe.pads {
+            assert!(
+                !self.poisoned || arena[pad.clone()].iter().all(|&b| b == BETWEEN),
+                "{} wrote local memory between the spaces",
+                exe.program.name
+            );
+        }
+        if exe.stickies == 0 {
+            arena.fill(byte);
+        }
+        exe.pads.iter().for_each(|pad| arena[pad.clone()].fill(BETWEEN));
+        self.poisoned = true;
     }
 
     #[inline(always)]

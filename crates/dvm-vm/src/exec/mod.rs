@@ -356,6 +356,11 @@ pub struct Executable {
     pub(crate) panels: u32,
     pub(crate) stickies: u32,
     pub(crate) slots: u32,
+    /// What local memory is filled with before each tile, and what of it is in no space.
+    #[cfg(feature = "testing")]
+    pub(crate) poison: Option<u8>,
+    #[cfg(feature = "testing")]
+    pub(crate) pads: Vec<Range<usize>>,
 }
 
 /// How a program is prepared.
@@ -370,11 +375,22 @@ pub struct BuildOptions {
     pub strips: bool,
     /// Most bytes of local memory a worker may need.
     pub local_limit: u64,
+    /// Fills local memory with this byte before each tile, where no load is sticky, and checks that nothing is written between
+    /// its spaces.
+    #[cfg(feature = "testing")]
+    pub poison: Option<u8>,
 }
 
 impl Default for BuildOptions {
     fn default() -> BuildOptions {
-        BuildOptions { isa: Isa::detect(), elide: true, strips: true, local_limit: 256 << 20 }
+        BuildOptions {
+            isa: Isa::detect(),
+            elide: true,
+            strips: true,
+            local_limit: 256 << 20,
+            #[cfg(feature = "testing")]
+            poison: None,
+        }
     }
 }
 

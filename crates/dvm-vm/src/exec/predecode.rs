@@ -46,9 +46,13 @@ pub(super) fn predecode(
 ) -> Result<Executable, BuildError> {
     let mut spaces = [0u32; 4];
     let mut end = 0u64;
+    #[cfg(feature = "testing")]
+    let mut pads = Vec::new();
     for space in Space::ALL {
         spaces[space as usize] = end.min(u64::from(u32::MAX)) as u32;
         let bytes = program.target.capacity(space);
+        #[cfg(feature = "testing")]
+        pads.push(end.saturating_add(bytes) as usize..end.saturating_add(bytes).saturating_add(PAD) as usize);
         end = end.saturating_add(bytes).saturating_add(PAD).checked_next_multiple_of(64).unwrap_or(u64::MAX);
     }
     if end > options.local_limit.min(u64::from(u32::MAX)) {
@@ -120,6 +124,10 @@ pub(super) fn predecode(
         panels,
         stickies,
         slots,
+        #[cfg(feature = "testing")]
+        poison: options.poison,
+        #[cfg(feature = "testing")]
+        pads,
         program,
     })
 }
