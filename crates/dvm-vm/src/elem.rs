@@ -196,7 +196,7 @@ macro_rules! float_elem {
             #[inline]
             fn fmod(self, o: Self) -> Self { self % o }
             #[inline]
-            fn pow(self, o: Self) -> Self { $pow(self, o) }
+            fn pow(self, o: Self) -> Self { if o == 2.0 { self * self } else { $pow(self, o) } }
             #[inline(always)]
             fn max(self, o: Self) -> Self {
                 // Equal values differ only as zeros, and +0 counts as the greater.

@@ -73,6 +73,25 @@ pub fn binary_f64(op: Opcode) -> Option<fn(f64, f64) -> f64> {
     })
 }
 
+/// The machine's functions for the interpreter of `dvm-bc`, whose results are then the machine's bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VmMath;
+
+impl dvm_bc::reference::Math for VmMath {
+    fn f32(&self, op: Opcode, x: f32) -> f32 {
+        unary_f32(op).map_or(f32::NAN, |f| f(x))
+    }
+    fn f64(&self, op: Opcode, x: f64) -> f64 {
+        unary_f64(op).map_or(f64::NAN, |f| f(x))
+    }
+    fn pow_f32(&self, x: f32, y: f32) -> f32 {
+        binary_f32(Opcode::VPow).map_or(f32::NAN, |f| f(x, y))
+    }
+    fn pow_f64(&self, x: f64, y: f64) -> f64 {
+        Elem::pow(x, y)
+    }
+}
+
 /// `op(x)` in `dtype`; `None` where `op` is not unary or does not take `dtype`. What classifies gives a bool.
 #[must_use]
 pub fn unary(op: Opcode, dtype: DType, x: u64) -> Option<u64> {
