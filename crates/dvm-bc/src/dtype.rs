@@ -12,9 +12,11 @@ macro_rules! dtypes {
             pub const ALL: &'static [DType] = &[$(DType::$variant,)*];
             /// The dtype with this encoding number.
             #[must_use]
+            #[inline]
             pub fn from_number(n: u8) -> Option<DType> { match n { $($num => Some(DType::$variant),)* _ => None } }
             /// Bytes per element.
             #[must_use]
+            #[inline]
             pub const fn size(self) -> u32 { match self { $(DType::$variant => $size,)* } }
             /// The textual name, e.g. `f32`.
             #[must_use]
@@ -58,6 +60,7 @@ dtypes! {
 impl DType {
     /// f32, f64, f16 or bf16.
     #[must_use]
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::BF16)
     }

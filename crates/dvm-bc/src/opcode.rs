@@ -100,7 +100,7 @@ macro_rules! for_each_form {
     } };
 }
 
-/// Calls `$m!` with one row per instruction: `number "mnemonic" Name: Form, Dtypes, Class, "doc";`.
+/// Calls `$m!` with one row per instruction: `number mnemonic Name: Form, Dtypes, Class, "doc";`.
 ///
 /// `Dtypes` is a variant of [`DTypes`](crate::DTypes), `Class` one of [`Class`](crate::Class); the doc is what the instruction
 /// adds to its form's.
@@ -108,113 +108,113 @@ macro_rules! for_each_form {
 macro_rules! for_each_opcode {
     ($m:ident) => { $m! {
         // control: 0x00..0x0f. Reserved: 0x08..0x0f collectives.
-        0x00 "end" End: Control, Any, Control, "Ends the section; legal as its last instruction only.";
-        0x01 "nop" Nop: OnPipe, Any, Control, "Waits and sets as its head says.";
-        0x02 "barrier" Barrier: Control, Any, Control, "All pipes of the core drain before anything after it starts; cube and vector cores each drain their own.";
-        0x03 "xset" XSet: Cross, Any, Control, "Sets the flag for the other kind of core when all earlier instructions of `pipe` have finished.";
-        0x04 "xwait" XWait: Cross, Any, Control, "`pipe` goes on when the other kind of core has set the flag, which is cleared then.";
+        0x00 end End: Control, Any, Control, "Ends the section; legal as its last instruction only.";
+        0x01 nop Nop: OnPipe, Any, Control, "Waits and sets as its head says.";
+        0x02 barrier Barrier: Control, Any, Control, "All pipes of the core drain before anything after it starts; cube and vector cores each drain their own.";
+        0x03 xset XSet: Cross, Any, Control, "Sets the flag for the other kind of core when all earlier instructions of `pipe` have finished.";
+        0x04 xwait XWait: Cross, Any, Control, "`pipe` goes on when the other kind of core has set the flag, which is cleared then.";
         // dma: 0x10..0x1f
-        0x10 "load" Load: Load, Any, Dma, "Row r of the tile is `cols` elements at `src + r * pitch`.";
-        0x11 "store" Store: Store, Any, Dma, "Row r of the tile goes to `cols` elements at `dst + r * pitch`.";
-        0x12 "view_load" ViewLoad: ViewLoad, Any, Dma, "Element (i0, i1, ..) of the tile is at `src + sum(i * stride)`.";
-        0x13 "view_store" ViewStore: ViewStore, Any, Dma, "Element (i0, i1, ..) of the tile goes to `dst + sum(i * stride)`.";
-        0x14 "gather_load" GatherLoad: GatherLoad, Any, Dma, "Rows of an argument picked by an index tile.";
-        0x15 "gather_elems" GatherElems: GatherElems, Any, Dma, "Elements of an argument picked by an index tile.";
-        0x16 "fill_store" FillStore: FillStore, Any, Dma, "`value` into `rows` rows of `cols` elements, `pitch` bytes apart.";
-        0x17 "scatter_store" ScatterStore: ScatterStore, Any, Dma, "Rows to places of an argument picked by an index tile.";
-        0x18 "compress_store" CompressStore: CompressStore, Any, Dma, "Rows that a mask picks, one behind the other, counted.";
-        0x19 "scatter_elems" ScatterElems: ScatterElems, Any, Dma, "Elements to places of an argument picked by an index tile.";
+        0x10 load Load: Load, Any, Dma, "Row r of the tile is `cols` elements at `src + r * pitch`.";
+        0x11 store Store: Store, Any, Dma, "Row r of the tile goes to `cols` elements at `dst + r * pitch`.";
+        0x12 view_load ViewLoad: ViewLoad, Any, Dma, "Element (i0, i1, ..) of the tile is at `src + sum(i * stride)`.";
+        0x13 view_store ViewStore: ViewStore, Any, Dma, "Element (i0, i1, ..) of the tile goes to `dst + sum(i * stride)`.";
+        0x14 gather_load GatherLoad: GatherLoad, Any, Dma, "Rows of an argument picked by an index tile.";
+        0x15 gather_elems GatherElems: GatherElems, Any, Dma, "Elements of an argument picked by an index tile.";
+        0x16 fill_store FillStore: FillStore, Any, Dma, "`value` into `rows` rows of `cols` elements, `pitch` bytes apart.";
+        0x17 scatter_store ScatterStore: ScatterStore, Any, Dma, "Rows to places of an argument picked by an index tile.";
+        0x18 compress_store CompressStore: CompressStore, Any, Dma, "Rows that a mask picks, one behind the other, counted.";
+        0x19 scatter_elems ScatterElems: ScatterElems, Any, Dma, "Elements to places of an argument picked by an index tile.";
         // vector, unary: 0x20..0x4f
-        0x20 "vcopy" VCopy: Unary, Any, Move, "`src`.";
-        0x21 "vabs" VAbs: Unary, Numeric, Arith, "`|src|`; the least signed integer is its own absolute value.";
-        0x22 "vneg" VNeg: Unary, Numeric, Arith, "`-src`; integers wrap.";
-        0x23 "vsign" VSign: Unary, Numeric, Arith, "-1, 0 or 1; a zero keeps its sign, NaN gives NaN.";
-        0x24 "vsqrt" VSqrt: Unary, Float, Divide, "Square root, correctly rounded.";
-        0x25 "vrsqrt" VRsqrt: Unary, Float, Divide, "`1 / sqrt(src)`.";
-        0x26 "vreciprocal" VReciprocal: Unary, Float, Divide, "`1 / src`, correctly rounded.";
-        0x27 "vexp" VExp: Unary, Float, Exp, "`e^src`.";
-        0x28 "vexp2" VExp2: Unary, Float, Exp, "`2^src`.";
-        0x29 "vln" VLn: Unary, Float, Exp, "Natural logarithm.";
-        0x2a "vlog2" VLog2: Unary, Float, Exp, "Logarithm to base 2.";
-        0x2b "vlog1p" VLog1p: Unary, Float, Exp, "`ln(1 + src)`, accurate near 0.";
-        0x2c "vexpm1" VExpm1: Unary, Float, Exp, "`e^src - 1`, accurate near 0.";
-        0x2d "vsin" VSin: Unary, Float, Special, "Sine of radians.";
-        0x2e "vcos" VCos: Unary, Float, Special, "Cosine of radians.";
-        0x2f "vtan" VTan: Unary, Float, Special, "Tangent of radians.";
-        0x30 "vtanh" VTanh: Unary, Float, Exp, "Hyperbolic tangent.";
-        0x31 "verf" VErf: Unary, Float, Exp, "Error function.";
-        0x32 "vsigmoid" VSigmoid: Unary, Float, Exp, "`1 / (1 + e^-src)`.";
-        0x33 "vround" VRound: Unary, Float, Arith, "Nearest integer, half to even.";
-        0x34 "vfloor" VFloor: Unary, Float, Arith, "Largest integer not above.";
-        0x35 "vceil" VCeil: Unary, Float, Arith, "Smallest integer not below.";
-        0x36 "vtrunc" VTrunc: Unary, Float, Arith, "Nearest integer towards zero.";
-        0x37 "vis_finite" VIsFinite: Unary, Float, Compare, "Whether neither NaN nor infinite.";
-        0x38 "vis_nan" VIsNan: Unary, Float, Compare, "Whether NaN.";
-        0x39 "vis_inf" VIsInf: Unary, Float, Compare, "Whether infinite, of either sign.";
-        0x3a "vnot" VNot: Unary, Bits, Arith, "Bitwise complement; of a bool, logical not.";
-        0x3b "vasin" VAsin: Unary, Float, Special, "Arc sine.";
-        0x3c "vacos" VAcos: Unary, Float, Special, "Arc cosine.";
-        0x3d "vatan" VAtan: Unary, Float, Special, "Arc tangent.";
-        0x3e "vsinh" VSinh: Unary, Float, Special, "Hyperbolic sine.";
-        0x3f "vcosh" VCosh: Unary, Float, Special, "Hyperbolic cosine.";
-        0x40 "vasinh" VAsinh: Unary, Float, Special, "Inverse hyperbolic sine.";
-        0x41 "vacosh" VAcosh: Unary, Float, Special, "Inverse hyperbolic cosine.";
-        0x42 "vatanh" VAtanh: Unary, Float, Special, "Inverse hyperbolic tangent.";
+        0x20 vcopy VCopy: Unary, Any, Move, "`src`.";
+        0x21 vabs VAbs: Unary, Numeric, Arith, "`|src|`; the least signed integer is its own absolute value.";
+        0x22 vneg VNeg: Unary, Numeric, Arith, "`-src`; integers wrap.";
+        0x23 vsign VSign: Unary, Numeric, Arith, "-1, 0 or 1; a zero keeps its sign, NaN gives NaN.";
+        0x24 vsqrt VSqrt: Unary, Float, Divide, "Square root, correctly rounded.";
+        0x25 vrsqrt VRsqrt: Unary, Float, Divide, "`1 / sqrt(src)`.";
+        0x26 vreciprocal VReciprocal: Unary, Float, Divide, "`1 / src`, correctly rounded.";
+        0x27 vexp VExp: Unary, Float, Exp, "`e^src`.";
+        0x28 vexp2 VExp2: Unary, Float, Exp, "`2^src`.";
+        0x29 vln VLn: Unary, Float, Exp, "Natural logarithm.";
+        0x2a vlog2 VLog2: Unary, Float, Exp, "Logarithm to base 2.";
+        0x2b vlog1p VLog1p: Unary, Float, Exp, "`ln(1 + src)`, accurate near 0.";
+        0x2c vexpm1 VExpm1: Unary, Float, Exp, "`e^src - 1`, accurate near 0.";
+        0x2d vsin VSin: Unary, Float, Special, "Sine of radians.";
+        0x2e vcos VCos: Unary, Float, Special, "Cosine of radians.";
+        0x2f vtan VTan: Unary, Float, Special, "Tangent of radians.";
+        0x30 vtanh VTanh: Unary, Float, Exp, "Hyperbolic tangent.";
+        0x31 verf VErf: Unary, Float, Exp, "Error function.";
+        0x32 vsigmoid VSigmoid: Unary, Float, Exp, "`1 / (1 + e^-src)`.";
+        0x33 vround VRound: Unary, Float, Arith, "Nearest integer, half to even.";
+        0x34 vfloor VFloor: Unary, Float, Arith, "Largest integer not above.";
+        0x35 vceil VCeil: Unary, Float, Arith, "Smallest integer not below.";
+        0x36 vtrunc VTrunc: Unary, Float, Arith, "Nearest integer towards zero.";
+        0x37 vis_finite VIsFinite: Unary, Float, Compare, "Whether neither NaN nor infinite.";
+        0x38 vis_nan VIsNan: Unary, Float, Compare, "Whether NaN.";
+        0x39 vis_inf VIsInf: Unary, Float, Compare, "Whether infinite, of either sign.";
+        0x3a vnot VNot: Unary, Bits, Arith, "Bitwise complement; of a bool, logical not.";
+        0x3b vasin VAsin: Unary, Float, Special, "Arc sine.";
+        0x3c vacos VAcos: Unary, Float, Special, "Arc cosine.";
+        0x3d vatan VAtan: Unary, Float, Special, "Arc tangent.";
+        0x3e vsinh VSinh: Unary, Float, Special, "Hyperbolic sine.";
+        0x3f vcosh VCosh: Unary, Float, Special, "Hyperbolic cosine.";
+        0x40 vasinh VAsinh: Unary, Float, Special, "Inverse hyperbolic sine.";
+        0x41 vacosh VAcosh: Unary, Float, Special, "Inverse hyperbolic cosine.";
+        0x42 vatanh VAtanh: Unary, Float, Special, "Inverse hyperbolic tangent.";
         // vector, binary: 0x50..0x7f
-        0x50 "vadd" VAdd: Binary, Numeric, Arith, "`a + b`; integers wrap.";
-        0x51 "vsub" VSub: Binary, Numeric, Arith, "`a - b`; integers wrap.";
-        0x52 "vmul" VMul: Binary, Numeric, Arith, "`a * b`; integers wrap.";
-        0x53 "vdiv" VDiv: Binary, Numeric, Divide, "`a / b`; integers truncate towards zero, the least signed integer by -1 wraps, by 0 traps.";
-        0x54 "vrem" VRem: Binary, Numeric, Divide, "Remainder with the sign of the divisor, as NumPy `mod`; integers by 0 trap.";
-        0x55 "vfmod" VFmod: Binary, Numeric, Divide, "Remainder with the sign of the dividend, as C `fmod`; integers by 0 trap.";
-        0x56 "vpow" VPow: Binary, Numeric, Special, "`a^b`; integers wrap, a negative integer exponent gives the truncated quotient.";
-        0x57 "vmax" VMax: Binary, Any, Arith, "Larger of two; NaN if either is NaN.";
-        0x58 "vmin" VMin: Binary, Any, Arith, "Smaller of two; NaN if either is NaN.";
-        0x59 "vand" VAnd: Binary, Bits, Arith, "Bitwise and.";
-        0x5a "vor" VOr: Binary, Bits, Arith, "Bitwise or.";
-        0x5b "vxor" VXor: Binary, Bits, Arith, "Bitwise exclusive or.";
-        0x5c "vshl" VShl: Binary, Int, Arith, "`a << b`; 0 where b is negative or not less than the width.";
-        0x5d "vshr" VShr: Binary, Int, Arith, "`a >> b`, arithmetic for signed dtypes; 0 where b is negative or not less than the width.";
-        0x5e "veq" VEq: Binary, Any, Compare, "`a == b`.";
-        0x5f "vne" VNe: Binary, Any, Compare, "`a != b`.";
-        0x60 "vlt" VLt: Binary, Any, Compare, "`a < b`.";
-        0x61 "vle" VLe: Binary, Any, Compare, "`a <= b`.";
-        0x62 "vgt" VGt: Binary, Any, Compare, "`a > b`.";
-        0x63 "vge" VGe: Binary, Any, Compare, "`a >= b`.";
-        0x64 "vfloordiv" VFloorDiv: Binary, Numeric, Divide, "`floor(a / b)`, as NumPy `//`; integers by 0 trap.";
+        0x50 vadd VAdd: Binary, Numeric, Arith, "`a + b`; integers wrap.";
+        0x51 vsub VSub: Binary, Numeric, Arith, "`a - b`; integers wrap.";
+        0x52 vmul VMul: Binary, Numeric, Arith, "`a * b`; integers wrap.";
+        0x53 vdiv VDiv: Binary, Numeric, Divide, "`a / b`; integers truncate towards zero, the least signed integer by -1 wraps, by 0 traps.";
+        0x54 vrem VRem: Binary, Numeric, Divide, "Remainder with the sign of the divisor, as NumPy `mod`; integers by 0 trap.";
+        0x55 vfmod VFmod: Binary, Numeric, Divide, "Remainder with the sign of the dividend, as C `fmod`; integers by 0 trap.";
+        0x56 vpow VPow: Binary, Numeric, Special, "`a^b`; integers wrap, a negative integer exponent gives the truncated quotient.";
+        0x57 vmax VMax: Binary, Any, Arith, "Larger of two; NaN if either is NaN.";
+        0x58 vmin VMin: Binary, Any, Arith, "Smaller of two; NaN if either is NaN.";
+        0x59 vand VAnd: Binary, Bits, Arith, "Bitwise and.";
+        0x5a vor VOr: Binary, Bits, Arith, "Bitwise or.";
+        0x5b vxor VXor: Binary, Bits, Arith, "Bitwise exclusive or.";
+        0x5c vshl VShl: Binary, Int, Arith, "`a << b`; 0 where b is negative or not less than the width.";
+        0x5d vshr VShr: Binary, Int, Arith, "`a >> b`, arithmetic for signed dtypes; 0 where b is negative or not less than the width.";
+        0x5e veq VEq: Binary, Any, Compare, "`a == b`.";
+        0x5f vne VNe: Binary, Any, Compare, "`a != b`.";
+        0x60 vlt VLt: Binary, Any, Compare, "`a < b`.";
+        0x61 vle VLe: Binary, Any, Compare, "`a <= b`.";
+        0x62 vgt VGt: Binary, Any, Compare, "`a > b`.";
+        0x63 vge VGe: Binary, Any, Compare, "`a >= b`.";
+        0x64 vfloordiv VFloorDiv: Binary, Numeric, Divide, "`floor(a / b)`, as NumPy `//`; integers by 0 trap.";
         // vector, ternary: 0x80..0x8f
-        0x80 "vfma" VFma: Ternary, Numeric, Arith, "`a * b + c`, rounded once.";
-        0x81 "vselect" VSelect: Ternary, Any, Arith, "`b` where the bool `a` is true, else `c`.";
-        0x82 "vclamp" VClamp: Ternary, Any, Arith, "`min(max(a, b), c)`; NaN propagates.";
+        0x80 vfma VFma: Ternary, Numeric, Arith, "`a * b + c`, rounded once.";
+        0x81 vselect VSelect: Ternary, Any, Arith, "`b` where the bool `a` is true, else `c`.";
+        0x82 vclamp VClamp: Ternary, Any, Arith, "`min(max(a, b), c)`; NaN propagates.";
         // vector, shape: 0x90..0x9f
-        0x90 "vcast" VCast: Cast, Any, Move, "Conversion: float to integer truncates and saturates, NaN gives 0; integers wrap; to bool is `!= 0`.";
-        0x91 "vfill" VFill: Fill, Any, Move, "`value` in every element.";
-        0x92 "viota" VIota: Iota, Int, Move, "An affine function of the element's place.";
-        0x93 "vview" VView: LocalView, Any, Move, "Element (i0, i1, ..) of the tile is element `sum(i * stride)` of `src`.";
-        0x94 "vbroadcast_x" VBroadcastX: Shape, Any, Move, "`dst[r, c] = src[r]`: `src` is `rows` elements.";
-        0x95 "vbroadcast_y" VBroadcastY: Shape, Any, Move, "`dst[r, c] = src[c]`: `src` is `cols` elements.";
-        0x96 "vtranspose" VTranspose: Shape, Any, Move, "`dst[r, c] = src[c, r]`: `src` is `cols x rows`.";
-        0x97 "vclear_pad" VClearPad: ClearPad, Any, Move, "`value` into what is right of `cols`.";
-        0x98 "vremove_pad" VRemovePad: RemovePad, Any, Move, "Takes what is left of `cols`.";
+        0x90 vcast VCast: Cast, Any, Move, "Conversion: float to integer truncates and saturates, NaN gives 0; integers wrap; to bool is `!= 0`.";
+        0x91 vfill VFill: Fill, Any, Move, "`value` in every element.";
+        0x92 viota VIota: Iota, Int, Move, "An affine function of the element's place.";
+        0x93 vview VView: LocalView, Any, Move, "Element (i0, i1, ..) of the tile is element `sum(i * stride)` of `src`.";
+        0x94 vbroadcast_x VBroadcastX: Shape, Any, Move, "`dst[r, c] = src[r]`: `src` is `rows` elements.";
+        0x95 vbroadcast_y VBroadcastY: Shape, Any, Move, "`dst[r, c] = src[c]`: `src` is `cols` elements.";
+        0x96 vtranspose VTranspose: Shape, Any, Move, "`dst[r, c] = src[c, r]`: `src` is `cols x rows`.";
+        0x97 vclear_pad VClearPad: ClearPad, Any, Move, "`value` into what is right of `cols`.";
+        0x98 vremove_pad VRemovePad: RemovePad, Any, Move, "Takes what is left of `cols`.";
         // vector, reduce: 0xa0..0xaf
-        0xa0 "vsum" VSum: Reduce, Numeric, Reduce, "Sum, in the order given below.";
-        0xa1 "vredmax" VRedMax: Reduce, Any, Reduce, "Largest; NaN if any is NaN; the least value of the dtype over nothing.";
-        0xa2 "vredmin" VRedMin: Reduce, Any, Reduce, "Smallest; NaN if any is NaN; the largest value of the dtype over nothing.";
-        0xa3 "vprod" VProd: Reduce, Numeric, Reduce, "Product in index order; integers wrap; 1 over nothing.";
-        0xa4 "vany" VAny: Reduce, Logical, Reduce, "Whether any is true.";
-        0xa5 "vall" VAll: Reduce, Logical, Reduce, "Whether all are true.";
-        0xa6 "vargmax" VArgMax: ArgReduce, Any, Scan, "Index of the largest; the first NaN counts as the largest.";
-        0xa7 "vargmin" VArgMin: ArgReduce, Any, Scan, "Index of the smallest; the first NaN counts as the smallest.";
-        0xa8 "vcumsum" VCumSum: CumSum, Numeric, Scan, "Running sum in index order.";
+        0xa0 vsum VSum: Reduce, Numeric, Reduce, "Sum, in the order given below.";
+        0xa1 vredmax VRedMax: Reduce, Any, Reduce, "Largest; NaN if any is NaN; the least value of the dtype over nothing.";
+        0xa2 vredmin VRedMin: Reduce, Any, Reduce, "Smallest; NaN if any is NaN; the largest value of the dtype over nothing.";
+        0xa3 vprod VProd: Reduce, Numeric, Reduce, "Product in index order; integers wrap; 1 over nothing.";
+        0xa4 vany VAny: Reduce, Logical, Reduce, "Whether any is true.";
+        0xa5 vall VAll: Reduce, Logical, Reduce, "Whether all are true.";
+        0xa6 vargmax VArgMax: ArgReduce, Any, Scan, "Index of the largest; the first NaN counts as the largest.";
+        0xa7 vargmin VArgMin: ArgReduce, Any, Scan, "Index of the smallest; the first NaN counts as the smallest.";
+        0xa8 vcumsum VCumSum: CumSum, Numeric, Scan, "Running sum in index order.";
         // vector, sort: 0xb0..0xbf
-        0xb0 "vsort_kv" VSortKv: SortKv, Any, Scan, "Stable sort of rows of keys, each with an i64.";
+        0xb0 vsort_kv VSortKv: SortKv, Any, Scan, "Stable sort of rows of keys, each with an i64.";
         // cube: 0xc0..0xcf
-        0xc0 "load_a" LoadA: LoadA, Numeric, Dma, "Packs a left operand.";
-        0xc1 "load_b" LoadB: LoadB, Numeric, Dma, "Packs a right operand.";
-        0xc2 "bind_b" BindB: BindB, Numeric, Dma, "Names a right operand that is packed already.";
-        0xc3 "mmad" Mmad: Mmad, Numeric, Cube, "`acc + a * b`; each element is one chain of fused multiply-adds in increasing k.";
-        0xc4 "acc_to_ub" AccToUb: AccToUb, Any, Move, "Hands an accumulator tile to the vector unit.";
-        0xc5 "acc_store" AccStore: AccStore, Any, Dma, "An accumulator tile to an argument.";
+        0xc0 load_a LoadA: LoadA, Numeric, Dma, "Packs a left operand.";
+        0xc1 load_b LoadB: LoadB, Numeric, Dma, "Packs a right operand.";
+        0xc2 bind_b BindB: BindB, Numeric, Dma, "Names a right operand that is packed already.";
+        0xc3 mmad Mmad: Mmad, Numeric, Cube, "`acc + a * b`; each element is one chain of fused multiply-adds in increasing k.";
+        0xc4 acc_to_ub AccToUb: AccToUb, Any, Move, "Hands an accumulator tile to the vector unit.";
+        0xc5 acc_store AccStore: AccStore, Any, Dma, "An accumulator tile to an argument.";
     } };
 }
 
@@ -285,6 +285,7 @@ pub enum DTypes {
 impl DTypes {
     /// Whether `dtype` is one of them.
     #[must_use]
+    #[inline]
     pub const fn contains(self, dtype: DType) -> bool {
         let (float, bool) = (dtype.is_float(), matches!(dtype, DType::Bool));
         match self {
@@ -346,7 +347,7 @@ define_classes! {
 }
 
 macro_rules! define_opcodes {
-    ($($num:literal $mnemonic:literal $name:ident: $form:ident, $dtypes:ident, $class:ident, $doc:literal;)*) => {
+    ($($num:literal $mnemonic:ident $name:ident: $form:ident, $dtypes:ident, $class:ident, $doc:literal;)*) => {
         /// An instruction's number in the encoding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
@@ -357,21 +358,26 @@ macro_rules! define_opcodes {
             pub const ALL: &'static [Opcode] = &[$(Opcode::$name,)*];
             /// The opcode with this number.
             #[must_use]
+            #[inline]
             pub fn from_number(n: u8) -> Option<Opcode> { match n { $($num => Some(Opcode::$name),)* _ => None } }
             /// Its name in the text form.
             #[must_use]
-            pub const fn mnemonic(self) -> &'static str { match self { $(Opcode::$name => $mnemonic,)* } }
+            #[inline]
+            pub const fn mnemonic(self) -> &'static str { match self { $(Opcode::$name => stringify!($mnemonic),)* } }
             /// The opcode with this name.
             #[must_use]
-            pub fn from_mnemonic(s: &str) -> Option<Opcode> { match s { $($mnemonic => Some(Opcode::$name),)* _ => None } }
+            pub fn from_mnemonic(s: &str) -> Option<Opcode> { match s { $(stringify!($mnemonic) => Some(Opcode::$name),)* _ => None } }
             /// Its operand layout.
             #[must_use]
+            #[inline]
             pub const fn form(self) -> Form { match self { $(Opcode::$name => Form::$form,)* } }
             /// The element types it takes.
             #[must_use]
+            #[inline]
             pub const fn dtypes(self) -> DTypes { match self { $(Opcode::$name => DTypes::$dtypes,)* } }
             /// What it costs like.
             #[must_use]
+            #[inline]
             pub const fn class(self) -> Class { match self { $(Opcode::$name => Class::$class,)* } }
             /// What it computes, in a line.
             #[must_use]
@@ -380,6 +386,31 @@ macro_rules! define_opcodes {
     };
 }
 for_each_opcode!(define_opcodes);
+
+macro_rules! define_visitor {
+    ($($num:literal $mnemonic:ident $name:ident: $form:ident, $dtypes:ident, $class:ident, $doc:literal;)*) => {
+        /// One method an instruction, so that who handles all of them does not compile when a row is added.
+        pub trait Visitor {
+            /// What handling gives.
+            type Output;
+            $(#[doc = $doc] fn $mnemonic(&mut self, inst: &Inst, o: &$form) -> Self::Output;)*
+            /// An instruction whose operands are laid out for another: the encoder and the verifier know none.
+            fn mismatch(&mut self, inst: &Inst) -> Self::Output;
+        }
+
+        impl Inst {
+            /// Calls the method of `visitor` for this instruction.
+            #[inline]
+            pub fn accept<V: Visitor>(&self, visitor: &mut V) -> V::Output {
+                match (self.op, &self.operands) {
+                    $((Opcode::$name, Operands::$form(o)) => visitor.$mnemonic(self, o),)*
+                    _ => visitor.mismatch(self),
+                }
+            }
+        }
+    };
+}
+for_each_opcode!(define_visitor);
 
 /// A decoded instruction. `dtype` is the dtype of the operation: of the sources for comparisons and `is_*`, of the result
 /// for everything else.

@@ -219,3 +219,29 @@ fn any_instructions_verify_or_fail() {
     }
     assert!(verified > 10, "{verified} verified");
 }
+
+struct Name;
+
+macro_rules! name_each {
+    ($($num:literal $mnemonic:ident $name:ident: $form:ident, $dtypes:ident, $class:ident, $doc:literal;)*) => {
+        impl Visitor for Name {
+            type Output = &'static str;
+            $(fn $mnemonic(&mut self, _: &Inst, _: &$form) -> &'static str { stringify!($mnemonic) })*
+            fn mismatch(&mut self, _: &Inst) -> &'static str { "mismatch" }
+        }
+    };
+}
+for_each_opcode!(name_each);
+
+#[test]
+fn each_instruction_has_its_visit() {
+    let mut r = Rng(5);
+    for &op in Opcode::ALL {
+        let i = inst(op, &mut r);
+        assert_eq!(i.accept(&mut Name), op.mnemonic());
+        let other = if op.form() == Form::Mmad { Form::Unary } else { Form::Mmad };
+        let other = Opcode::ALL.iter().find(|o| o.form() == other).expect("one of each form");
+        let wrong = Inst { operands: inst(*other, &mut r).operands, ..i };
+        assert_eq!(wrong.accept(&mut Name), "mismatch");
+    }
+}
