@@ -10,8 +10,9 @@ use crate::emit::{Emit, Emitted};
 use crate::error::{Fault, TileError};
 use crate::lower;
 use crate::place::Placer;
-use crate::report::{FoldTiling, Tiling};
+use crate::report::{FoldTiling, Note, Tiling};
 use crate::space::{NONE, Node, Space};
+use crate::sync::Sync;
 use crate::tile;
 use crate::vector::{self, Phases};
 
@@ -26,6 +27,9 @@ pub struct Scratch {
     emitted: Emitted,
     phases: Phases,
     placer: Placer,
+    sync: Sync,
+    /// Number of the kernel's operands.
+    operands: u16,
     pub(crate) plan: crate::plan::PlanScratch,
 }
 
@@ -35,6 +39,8 @@ pub(crate) struct Unit {
     pub(crate) tiling: Tiling,
     /// The slot that is bound to packed panels.
     pub(crate) pack: Option<(u16, Pack)>,
+    /// Bytes of the ring that is bound to a slot behind the kernel's operands; 0 where there is none.
+    pub(crate) ring: u64,
     /// Relative cost of a tile.
     pub(crate) weight: u32,
 }
@@ -42,7 +48,8 @@ pub(crate) struct Unit {
 /// Compiles a kernel for concrete dims: a template whose slots are the kernel's operands.
 ///
 /// Where nothing is stored, because an axis is empty, the template has no tiles. An operand in panels (see
-/// [`Tiling::pack`]) is bound to an argument of that layout.
+/// [`Tiling::pack`]) is bound to an argument of that layout; where [`Tiling::ring`] is not 0, one more slot is bound to a
+/// [`dvm_bc::Role::Ring`] of that many bytes.
 ///
 /// # Errors
 /// Dims without a value, kernels beyond the machine's local memory or a template's limits.
@@ -92,6 +99,8 @@ pub(crate) fn unit(
         let bytes = crate::space::bits(st.mask).fold(size, |n, f| n.saturating_mul(s.space.folds[f].n));
         wrote(st.slot, bytes);
     }
+    // More operands than slots are an error of the check in `build`.
+    s.operands = kernel.operands.len() as u16;
     s.model.build(&s.space, spec);
     let (blocks, phases, peak) = fitted(s, spec)?;
     for space in [Memory::PanelA, Memory::PanelB, Memory::Acc] {
@@ -151,7 +160,8 @@ fn attempt_at(
     if let Some(product) = s.space.product {
         let blocks = cube::choose(&mut s.space, &product, &s.model, spec, limit)?;
         let mut e = Emit::new(&s.space, &mut s.emitted, private);
-        cube::emit(&mut e, &product, &blocks, spec)?;
+        let ring = s.operands;
+        cube::emit(&mut e, &product, &blocks, spec, ring)?;
         return Ok((Some(blocks), 1));
     }
     tile::choose(&mut s.space, &s.model, spec, limit, strict)?;
@@ -168,6 +178,13 @@ fn attempt_at(
     let mut e = Emit::new(&s.space, &mut s.emitted, private);
     let phases = vector::emit(&mut e, &mut s.phases)?;
     Ok((None, phases))
+}
+
+/// Numbers of buffers -> their places.
+fn resolve(e: &mut Emitted) {
+    for inst in &mut e.insts {
+        inst.each_local_mut(|l| l.offset = e.bufs[l.offset as usize].at);
+    }
 }
 
 fn assemble(
@@ -189,23 +206,38 @@ fn assemble(
         Some(_) => vec![],
         None => extents(true),
     };
-    let mut phases = Vec::with_capacity(count as usize);
-    let mut parts = s.emitted.parts.iter().peekable();
-    for p in 0..count {
-        let mut sections = Vec::with_capacity(3);
-        while let Some(part) = parts.next_if(|x| x.phase == p) {
+    let walked = !seq.is_empty();
+    let mut phases: Vec<Phase> =
+        (0..count).map(|_| Phase { seq: seq.clone(), rotate: false, sections: Vec::with_capacity(3) }).collect();
+    let mut notes = Vec::with_capacity(s.emitted.insts.len());
+    if spec.target.async_pipes {
+        s.sync.derive(&s.emitted, &spec.target, walked);
+        resolve(&mut s.emitted);
+        for (i, section) in s.sync.list().iter().enumerate().filter(|&(i, _)| s.sync.exists(i)) {
+            let mut code = Code::default();
+            s.sync.section(i, &mut s.emitted, &mut |inst, note| {
+                notes.push(note);
+                code.push(inst)
+            })?;
+            phases[section.phase as usize].sections.push(Section { place: section.place, code });
+        }
+    } else {
+        resolve(&mut s.emitted);
+        for part in &s.emitted.parts {
             let mut code = Code::from_words(Vec::with_capacity((part.end - part.start) as usize * 7));
-            for inst in &mut s.emitted.insts[part.start as usize..part.end as usize] {
-                inst.each_local_mut(|l| l.offset = s.emitted.bufs[l.offset as usize].at);
+            for inst in &s.emitted.insts[part.start as usize..part.end as usize] {
                 code.push(inst)?;
             }
-            sections.push(Section { place: part.place, code });
+            phases[part.phase as usize].sections.push(Section { place: part.place, code });
         }
-        if !sections.is_empty() {
-            phases.push(Phase { seq: seq.clone(), rotate: false, sections });
-        }
+        notes.extend(s.emitted.values.iter().map(|&v| Note::Value(v)));
     }
-    let kind = if blocks.is_some() { Kind::Mix } else { Kind::Vector };
+    phases.retain(|p| !p.sections.is_empty());
+    let kind = match &blocks {
+        Some(_) if s.emitted.cube_only => Kind::Cube,
+        Some(_) => Kind::Mix,
+        None => Kind::Vector,
+    };
     let pack = blocks.as_ref().and_then(|b| b.pack).zip(sp.product).map(|(pack, p)| (p.b, pack));
     let cores = u64::from(spec.target.cores);
     let tiles = parallel.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
@@ -225,9 +257,16 @@ fn assemble(
         local,
         tile_ns,
         tile_bytes: walks * cost.bytes,
-        values: s.emitted.values.clone(),
+        notes,
         pack: pack.map(|(_, p)| p),
+        ring: s.emitted.ring,
     };
-    let template = Template { name: kernel.name.clone(), kind, slots: slots(kernel), parallel, phases };
-    Ok(Unit { template, tiling, pack, weight: (tile_ns as u32).max(1) })
+    let mut slots = slots(kernel);
+    if s.emitted.ring > 0 {
+        let dtype = sp.vals.first().map_or(dvm_bc::DType::F32, |v| v.dtype);
+        slots.push(Slot { name: "ring".to_owned(), dtype, write: true });
+    }
+    let template = Template { name: kernel.name.clone(), kind, slots, parallel, phases };
+    let ring = s.emitted.ring;
+    Ok(Unit { template, tiling, pack, ring, weight: (tile_ns as u32).max(1) })
 }

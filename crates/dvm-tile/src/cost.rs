@@ -77,6 +77,14 @@ impl Model {
         self.block = u64::from(spec.target.block);
         self.async_pipes = spec.target.async_pipes;
         self.lifetimes(sp);
+        if self.async_pipes {
+            // Buffers of transfers are there from the start to the end.
+            for (i, val) in sp.vals.iter().enumerate() {
+                if kept(sp, i as u32) {
+                    self.event(val.mask, val.size() as i64);
+                }
+            }
+        }
         for (i, val) in sp.vals.iter().enumerate() {
             if matches!(val.node, Node::Dead) {
                 continue;
@@ -141,8 +149,10 @@ impl Model {
         let mask = |v: u32| sp.vals[v as usize].mask;
         let imm = |v: u32| matches!(sp.vals[v as usize].node, Node::Imm(_) | Node::Dead);
         let operands = val.operands();
+        let async_pipes = self.async_pipes;
+        let kept = |v: u32| async_pipes && kept(sp, v);
         for (n, &o) in operands.iter().enumerate() {
-            if lazy(o) && self.first[o as usize] == here && !operands[..n].contains(&o) {
+            if lazy(o) && self.first[o as usize] == here && !operands[..n].contains(&o) && !kept(o) {
                 self.event(mask(o), bytes(o));
             }
         }
@@ -150,11 +160,14 @@ impl Model {
             return;
         }
         let dies = |v: u32, last: &[u32]| !imm(v) && last[v as usize] == here;
-        let async_pipes = self.async_pipes;
-        let kept = |v: u32| async_pipes && (lazy(v) || sp.stores.iter().any(|s| s.value == v));
         let elementwise = elementwise(val);
         let heir = operands.iter().copied().find(|&o| {
-            elementwise && dies(o, &self.last) && !kept(o) && mask(o) == val.mask && bytes(o) == bytes(here)
+            elementwise
+                && dies(o, &self.last)
+                && !kept(o)
+                && !kept(here)
+                && mask(o) == val.mask
+                && bytes(o) == bytes(here)
         });
         if heir.is_none() {
             let planes = match val.node {
@@ -163,7 +176,7 @@ impl Model {
                 Node::ArgReduce { .. } | Node::CumSum { .. } => 2,
                 _ => 1,
             };
-            self.event(val.mask, planes * bytes(here));
+            self.event(val.mask, (planes - i64::from(kept(here))) * bytes(here));
         }
         // An operand that must be spread first.
         let need = match val.node {
@@ -183,9 +196,8 @@ impl Model {
                 self.event(mask(o), -bytes(o));
             }
         }
-        let private = kept(here);
         self.spread_stores(sp, here, false);
-        if self.last[i] == here && !private {
+        if self.last[i] == here && !kept(here) {
             let planes = if matches!(val.node, Node::Reduce { .. }) { 3 } else { 1 };
             self.event(val.mask, -planes * bytes(here));
         }
@@ -322,6 +334,13 @@ pub(crate) fn needed(val: &Val, sp: &Space) -> Mask {
         }
         _ => 0,
     }
+}
+
+/// Whether a value's buffer is that of a transfer, where pipes are asynchronous.
+fn kept(sp: &Space, v: u32) -> bool {
+    let moved = matches!(sp.vals[v as usize].node, Node::Load { .. } | Node::MatMul);
+    let computed = !matches!(sp.vals[v as usize].node, Node::Dead | Node::Imm(_) | Node::Alias(_));
+    moved || (computed && sp.stores.iter().any(|s| s.value == v))
 }
 
 fn elementwise(val: &Val) -> bool {

@@ -6,8 +6,8 @@
 
 use dvm_bc::layout::Matrices;
 use dvm_bc::{
-    AccToUb, BindB, DType, Hints, Init, LoadA, LoadB, MAX_PARALLEL, Mmad, Opcode, Place, Size,
-    Space as Memory, layout,
+    AccStore, AccToUb, BindB, Cross, DType, Exchange, Hints, Init, Load, LoadA, LoadB, MAX_PARALLEL, Mem, Mmad,
+    Opcode, Pipe, Place, Size, Space as Memory, Strides, layout,
 };
 use dvm_npu::MachineSpec;
 
@@ -263,7 +263,15 @@ impl Search<'_> {
                     continue;
                 }
                 let c = self.model.tile_ns(sp, &self.spec.costs, tiles.min(cores) as f64);
-                let ns = waves * (product + c.dma.max(c.vector));
+                let epilogue = c.dma.max(c.vector);
+                let target = &self.spec.target;
+                // Separate vector cores work on one tile while the cube core makes the next.
+                let tile = if target.separate_cube() {
+                    product.max(epilogue / f64::from(target.vec_per_cube().max(1)))
+                } else {
+                    product + epilogue
+                };
+                let ns = waves * tile;
                 if self.best.is_none_or(|b| ns < b.ns) {
                     self.best = Some(Choice { ns, m0, n0, k0 });
                 }
@@ -294,7 +302,15 @@ fn block(total: u64, parts: u64, panel: u64) -> u64 {
 }
 
 /// Emits the product and its epilogue as one phase.
-pub(crate) fn emit(e: &mut Emit<'_>, p: &Product, b: &Blocks, spec: &MachineSpec) -> Result<(), Fault> {
+///
+/// `ring` is the slot through which tiles reach vector cores that share no local memory with the cube core.
+pub(crate) fn emit(
+    e: &mut Emit<'_>,
+    p: &Product,
+    b: &Blocks,
+    spec: &MachineSpec,
+    ring: u16,
+) -> Result<(), Fault> {
     let sp = e.sp;
     let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
     let size = |f: usize| {
@@ -344,21 +360,92 @@ pub(crate) fn emit(e: &mut Emit<'_>, p: &Product, b: &Blocks, spec: &MachineSpec
         e.end(true);
         e.begin(0, Place::Finish(0));
     }
+    let separate = spec.target.separate_cube();
+    if separate && let Some(stores) = plain_stores(sp) {
+        e.out.cube_only = true;
+        for (dst, pitch) in stores {
+            let (acc, dtype) = (e.local(acc_buf), sp.vals[0].dtype);
+            let o = AccStore { dst, acc, from: acc_dtype, m, n, pitch, relu: false, hints };
+            e.push(0, Opcode::AccStore, dtype, o);
+        }
+        e.end(false);
+        return Ok(());
+    }
+    let mut handed = None;
     for v in 0..sp.vals.len() as u32 {
         let val = &sp.vals[v as usize];
         if matches!(val.node, Node::MatMul) {
             let acc = e.local(acc_buf);
             let buf = e.tile_buf(val.mask, val.dtype);
-            let dst = e.local(buf);
-            e.push(0, Opcode::AccToUb, val.dtype, AccToUb { dst, acc, from: acc_dtype, m, n });
+            e.out.bufs[buf as usize].private = separate;
+            match spec.target.exchange {
+                Exchange::Memory if separate => {
+                    let (acc, dtype) = (acc, val.dtype);
+                    let pitch = i64::from(n.body) * i64::from(dtype.size());
+                    let place = || Mem { slot: ring, offset: 0, strides: Strides::new() };
+                    e.out.ring = u64::from(m.body) * pitch as u64;
+                    e.out.bufs[buf as usize].ring = true;
+                    let cross = |flag, pipe| Cross { flag, pipe };
+                    e.push(v, Opcode::XWait, dtype, cross(FREE, Pipe::Fix));
+                    let o = AccStore { dst: place(), acc, from: acc_dtype, m, n, pitch, relu: false, hints };
+                    e.local(acc_buf);
+                    e.push(v, Opcode::AccStore, dtype, o);
+                    e.push(v, Opcode::XSet, dtype, cross(FULL, Pipe::Fix));
+                    e.push(v, Opcode::XWait, dtype, cross(FULL, Pipe::Mte2));
+                    let dst = e.local(buf);
+                    e.push(v, Opcode::Load, dtype, Load { dst, src: place(), rows: m, cols: n, pitch, hints });
+                    e.push(v, Opcode::XSet, dtype, cross(FREE, Pipe::Mte2));
+                }
+                Exchange::Direct if separate => {
+                    e.push(v, Opcode::XWait, val.dtype, Cross { flag: FREE, pipe: Pipe::Fix });
+                    let (acc, dst) = (e.local(acc_buf), e.local(buf));
+                    e.push(v, Opcode::AccToUb, val.dtype, AccToUb { dst, acc, from: acc_dtype, m, n });
+                    e.push(v, Opcode::XSet, val.dtype, Cross { flag: FULL, pipe: Pipe::Fix });
+                    e.out.guards.push((e.here(), buf));
+                    e.local(buf);
+                    e.push(v, Opcode::XWait, val.dtype, Cross { flag: FULL, pipe: Pipe::V });
+                    handed = Some((v, val.dtype, buf));
+                }
+                _ => {
+                    let dst = e.local(buf);
+                    e.push(v, Opcode::AccToUb, val.dtype, AccToUb { dst, acc, from: acc_dtype, m, n });
+                }
+            }
             e.place_value(v, buf);
         } else {
             vector::whole(e, v)?;
         }
         vector::stores(e, v, |_| true)?;
     }
+    if let Some((v, dtype, buf)) = handed {
+        // As soon as nobody reads the tile any more.
+        let at = e.out.bufs[buf as usize].last + 1;
+        e.insert(at, v, Opcode::XSet, dtype, Cross { flag: FREE, pipe: Pipe::V });
+        e.out.guards.push((at, buf));
+    }
     e.end(false);
     Ok(())
+}
+
+/// Flags of the exchange between a cube core and its vector cores: the place of a tile is free, it is full.
+const FREE: u8 = 0;
+const FULL: u8 = 1;
+
+/// Where the product is stored as it is and nothing else is done: the rows of each store, from where and how far apart.
+fn plain_stores(sp: &Space) -> Option<impl Iterator<Item = (Mem, i64)> + '_> {
+    let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
+    let size = i64::from(sp.vals.first()?.dtype.size());
+    let product = |v: &Val| matches!(v.node, Node::MatMul | Node::Dead);
+    let rows = |access| sp.folds[ni].n == 1 || sp.strides(access)[ni] == size;
+    if !sp.vals.iter().all(product) || !sp.stores.iter().all(|s| s.value == 0 && rows(s.access)) {
+        return None;
+    }
+    let pitch = move |access| match sp.strides(access)[mi] {
+        // One row has no distance to the next.
+        _ if sp.folds[mi].tile == 1 => size * i64::from(sp.folds[ni].tile),
+        stride => stride,
+    };
+    Some(sp.stores.iter().map(move |s| (sp.mem(s.slot, s.access), pitch(s.access))))
 }
 
 /// Address of a block of packed panels, and the distance between panels.

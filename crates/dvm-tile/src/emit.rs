@@ -21,8 +21,10 @@ pub(crate) struct Buf {
     /// Instructions between which it is live, both included.
     pub(crate) first: u32,
     pub(crate) last: u32,
-    /// Nobody else may use its bytes for the rest of the tile.
+    /// Nobody else may use its bytes while the part runs that it belongs to.
     pub(crate) private: bool,
+    /// Loaded from the ring that the cube core stores to.
+    pub(crate) ring: bool,
     /// In blocks, once placed.
     pub(crate) at: u32,
 }
@@ -47,10 +49,18 @@ pub(crate) struct Emitted {
     pub(crate) values: Vec<u32>,
     pub(crate) bufs: Vec<Buf>,
     pub(crate) parts: Vec<Part>,
+    /// Flags between cores, and the buffer that each is about.
+    pub(crate) guards: Vec<(u32, u32)>,
+    /// Bytes of the ring through which cube and vector cores exchange tiles; 0 without.
+    pub(crate) ring: u64,
+    /// No instruction of a vector core.
+    pub(crate) cube_only: bool,
     /// Buffer of each value.
     buf_of: Vec<u32>,
     /// Copy of a value spread over more folds, valid in the current part.
     spread_of: Vec<(Mask, u32)>,
+    /// Scratch: where each instruction of a part goes.
+    moved: Vec<u32>,
 }
 
 /// Emits instructions for `sp` into `out`.
@@ -68,6 +78,8 @@ impl<'a> Emit<'a> {
         out.values.clear();
         out.bufs.clear();
         out.parts.clear();
+        out.guards.clear();
+        (out.ring, out.cube_only) = (0, false);
         out.buf_of.clear();
         out.buf_of.resize(sp.vals.len(), NOWHERE);
         out.spread_of.clear();
@@ -83,6 +95,25 @@ impl<'a> Emit<'a> {
         self.out.insts.push(Inst::new(op, dtype, operands));
         self.out.values.push(value);
     }
+    /// Puts an instruction before number `at` of the part at hand.
+    pub(crate) fn insert(
+        &mut self,
+        at: u32,
+        value: u32,
+        op: Opcode,
+        dtype: DType,
+        operands: impl Into<Operands>,
+    ) {
+        self.out.insts.insert(at as usize, Inst::new(op, dtype, operands));
+        self.out.values.insert(at as usize, value);
+        for b in &mut self.out.bufs {
+            b.first += u32::from(b.first >= at);
+            b.last += u32::from(b.last >= at && b.last != u32::MAX);
+        }
+        for g in &mut self.out.guards {
+            g.0 += u32::from(g.0 >= at);
+        }
+    }
     /// Starts a part.
     pub(crate) fn begin(&mut self, phase: u32, place: Place) {
         let start = self.here();
@@ -97,7 +128,16 @@ impl<'a> Emit<'a> {
         let start = part.start;
         if start == end {
             self.out.parts.pop();
-        } else if walk {
+            return;
+        }
+        if self.private {
+            self.loads_first(start, end);
+            for b in self.out.bufs.iter_mut().filter(|b| b.private && b.last >= start) {
+                b.first = b.first.min(start);
+                b.last = b.last.max(end - 1);
+            }
+        }
+        if walk {
             for b in &mut self.out.bufs {
                 if b.first < start && b.last >= start {
                     b.last = b.last.max(end - 1);
@@ -105,10 +145,50 @@ impl<'a> Emit<'a> {
             }
         }
     }
+    /// Moves the part's loads to its front: their buffers are their own, so they wait for nothing in the part.
+    fn loads_first(&mut self, start: u32, end: u32) {
+        let Emitted { insts, values, bufs, guards, moved, .. } = &mut *self.out;
+        let range = start as usize..end as usize;
+        let is_load = |i: &Inst, bufs: &[Buf]| match &i.operands {
+            Operands::Load(o) => !bufs[o.dst.offset as usize].ring,
+            Operands::ViewLoad(_) => true,
+            _ => false,
+        };
+        let loads = insts[range.clone()].iter().filter(|i| is_load(i, bufs)).count() as u32;
+        let (mut load, mut other) = (start, start + loads);
+        moved.clear();
+        moved.extend(insts[range.clone()].iter().map(|i| {
+            let next = if is_load(i, bufs) { &mut load } else { &mut other };
+            std::mem::replace(next, *next + 1)
+        }));
+        let to = |at: u32| moved[(at - start) as usize];
+        for b in bufs.iter_mut() {
+            // What lives from the part's start on still does.
+            if b.first > start && b.first < end {
+                b.first = to(b.first);
+            }
+            if b.last >= start && b.last < end {
+                b.last = to(b.last);
+            }
+        }
+        for g in guards.iter_mut().filter(|g| g.0 >= start) {
+            g.0 = to(g.0);
+        }
+        // Follow the cycles of the permutation.
+        for i in 0..moved.len() {
+            while moved[i] as usize != i + range.start {
+                let j = moved[i] as usize - range.start;
+                insts.swap(range.start + i, range.start + j);
+                values.swap(range.start + i, range.start + j);
+                moved.swap(i, j);
+            }
+        }
+    }
+
     /// A new buffer, first touched by the next instruction.
     pub(crate) fn buf(&mut self, bytes: u64, size: u32, space: Memory) -> u32 {
         let here = self.here();
-        self.out.bufs.push(Buf { space, bytes, size, first: here, last: here, private: false, at: 0 });
+        self.out.bufs.push(Buf { space, bytes, size, first: here, last: here, private: false, ring: false, at: 0 });
         self.out.bufs.len() as u32 - 1
     }
     /// A new vector buffer for a tile over `mask`.

@@ -14,6 +14,7 @@ mod plan;
 mod report;
 mod shape;
 mod space;
+mod sync;
 mod tile;
 mod vector;
 
@@ -21,4 +22,4 @@ pub use compile::{Scratch, compile_kernel};
 pub use cube::Pack;
 pub use error::{Fault, TileError};
 pub use plan::{ArgBinding, Compiled, compile_plan};
-pub use report::{FoldRole, FoldTiling, Tiling};
+pub use report::{FoldRole, FoldTiling, Note, Tiling, Work};

@@ -31,10 +31,7 @@ impl Placer {
                 if buf.space != space {
                     continue;
                 }
-                self.live.retain(|&l| {
-                    let l = &e.bufs[l as usize];
-                    l.private || l.last >= buf.first
-                });
+                self.live.retain(|&l| e.bufs[l as usize].last >= buf.first);
                 let blocks = buf.bytes.div_ceil(block).max(1);
                 let at = match self.heir(e, b) {
                     Some(i) => {

@@ -35,6 +35,8 @@ pub enum ArgBinding {
     },
     /// The workspace, of [`Compiled::workspace_bytes`].
     Workspace,
+    /// The ring between cube and vector cores; what is in it before a launch does not matter.
+    Ring,
 }
 
 /// A plan compiled for concrete dims.
@@ -60,6 +62,8 @@ struct Known {
     template: u32,
     weight: u32,
     pack: Option<(u16, Pack)>,
+    /// Its last slot is bound to the ring.
+    ring: bool,
     /// Its entries in `wrote`.
     wrote: (u32, u32),
 }
@@ -135,6 +139,8 @@ struct Builder<'a> {
     kernel_ids: Vec<KernelId>,
     args: Vec<Arg>,
     bindings: Vec<ArgBinding>,
+    /// Bytes of the largest tile that is exchanged through memory, and the argument for it.
+    ring: (u64, u32),
 }
 
 impl<'a> Builder<'a> {
@@ -146,7 +152,7 @@ impl<'a> Builder<'a> {
         s: &'a mut PlanScratch,
     ) -> Builder<'a> {
         let n = plan.kernels.len();
-        let args = plan.inputs.len() + plan.outputs.len() + plan.constants.len() + 1;
+        let args = plan.inputs.len() + plan.outputs.len() + plan.constants.len() + 2;
         Builder {
             plan,
             dims,
@@ -158,6 +164,7 @@ impl<'a> Builder<'a> {
             kernel_ids: Vec::with_capacity(n),
             args: Vec::with_capacity(args),
             bindings: Vec::with_capacity(args),
+            ring: (0, NONE),
         }
     }
 
@@ -183,7 +190,8 @@ impl<'a> Builder<'a> {
                         _ => (place.arg, place.offset),
                     }
                 };
-                let slots = call.args.iter().enumerate().map(slot).collect();
+                let ring = known.ring.then_some((self.ring.1, 0));
+                let slots = call.args.iter().enumerate().map(slot).chain(ring).collect();
                 units.push(Unit { template: known.template, slots, weight: known.weight });
             }
             if !units.is_empty() {
@@ -241,6 +249,8 @@ impl<'a> Builder<'a> {
                 known.template = self.templates.len() as u32;
                 known.weight = u.weight;
                 known.pack = u.pack;
+                known.ring = u.ring > 0;
+                self.ring.0 = self.ring.0.max(u.ring);
                 self.templates.push(u.template);
                 self.tilings.push(u.tiling);
                 self.kernel_ids.push(call.kernel);
@@ -408,6 +418,12 @@ impl<'a> Builder<'a> {
                 }
             }
         }
+        if self.ring.0 > 0 {
+            self.ring.1 = self.args.len() as u32;
+            let name = self.unused("ring");
+            let (bytes, binding) = (self.ring.0, ArgBinding::Ring);
+            self.arg(name, Role::Ring, dvm_ir::DType::U8, bytes, Layout::Plain, false, binding);
+        }
         if let Some(bytes) = workspace {
             let arg = self.args.len() as u32;
             for (p, b) in self.s.buffers.iter_mut().zip(&plan.buffers) {
@@ -415,10 +431,7 @@ impl<'a> Builder<'a> {
                     p.arg = arg;
                 }
             }
-            let mut name = "workspace".to_owned();
-            while plan.buffers.iter().any(|b| b.name == name) {
-                name.push('_');
-            }
+            let name = self.unused("workspace");
             self.arg(
                 name,
                 Role::Workspace,
@@ -430,6 +443,15 @@ impl<'a> Builder<'a> {
             );
         }
         Ok(())
+    }
+
+    /// A name that no buffer of the plan has.
+    fn unused(&self, name: &str) -> String {
+        let mut name = name.to_owned();
+        while self.plan.buffers.iter().any(|b| b.name == name) {
+            name.push('_');
+        }
+        name
     }
 
     /// The argument that holds a constant packed this way.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dvm_bc::{Kind, Space as Memory};
+use dvm_bc::{Kind, Pipe, Space as Memory};
 use dvm_ir::Kernel;
 use dvm_ir::kernel::{KOp, KValue};
 
@@ -46,6 +46,48 @@ impl FoldTiling {
     }
 }
 
+/// What an instruction of a template is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It computes, moves or stores this value of the kernel.
+    Value(u32),
+    /// A `nop` that lets some work wait for other work.
+    Order {
+        /// What waits.
+        what: Work,
+        /// For what.
+        after: Work,
+        /// For what of the section's previous execution, or of the previous tile.
+        before: bool,
+    },
+    /// Pipes are emptied: because an earlier section is to be finished on one, or because event ids have run out.
+    Drain,
+}
+
+/// The work of one pipe in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Phase, from 0.
+    pub phase: u32,
+    /// Pipe.
+    pub pipe: Pipe,
+}
+
+impl fmt::Display for Work {
+    /// `phase 2 loads`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.pipe {
+            Pipe::Mte2 => "loads",
+            Pipe::V => "vectors",
+            Pipe::Mte3 => "stores",
+            Pipe::CMte2 => "panels",
+            Pipe::M => "products",
+            Pipe::Fix => "results",
+        };
+        write!(f, "phase {} {what}", self.phase + 1)
+    }
+}
+
 /// The tiling of one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tiling {
@@ -65,17 +107,27 @@ pub struct Tiling {
     pub tile_ns: f64,
     /// Bytes one tile moves.
     pub tile_bytes: f64,
-    /// The value of the kernel that each instruction computes, moves or stores, in the order of the template's sections.
-    pub values: Vec<u32>,
+    /// What each instruction is for, in the order of the template's sections.
+    pub notes: Vec<Note>,
     /// How the right operand of a matrix product is to be packed, where it is bound in panels.
     pub pack: Option<Pack>,
+    /// Bytes of the ring through which a product reaches the vector cores; 0 where there is none.
+    pub ring: u64,
 }
 
 impl Tiling {
-    /// What an instruction of the template, counted over its sections in order, is for: `%4 sub`.
+    /// What an instruction of the template, counted over its sections in order, is for: `%4 sub`, or
+    /// `phase 2 loads wait for phase 1 vectors`.
     #[must_use]
     pub fn note(&self, kernel: &Kernel, instruction: usize) -> Option<String> {
-        let v = *self.values.get(instruction)?;
+        let v = match *self.notes.get(instruction)? {
+            Note::Value(v) => v,
+            Note::Order { what, after, before } => {
+                let which = if before { " of the time before" } else { "" };
+                return Some(format!("{what} wait for {after}{which}"));
+            }
+            Note::Drain => return Some("all before is to be finished".to_owned()),
+        };
         let name = match &kernel.body.get(v as usize)?.op {
             KOp::Load { .. } => "load",
             KOp::Gather { .. } => "gather",
@@ -109,8 +161,9 @@ impl Default for Tiling {
             local: [0; 4],
             tile_ns: 0.0,
             tile_bytes: 0.0,
-            values: vec![],
+            notes: vec![],
             pack: None,
+            ring: 0,
         }
     }
 }
@@ -142,6 +195,9 @@ impl fmt::Display for Tiling {
             if bytes > 0 {
                 write!(f, ", {} {bytes}", space.name())?;
             }
+        }
+        if self.ring > 0 {
+            write!(f, ", ring {}", self.ring)?;
         }
         if let Some(p) = &self.pack {
             let m = &p.matrices;
