@@ -3,6 +3,7 @@
 use dvm_bc::{Code, Kind, Phase, Section, Slot, Space as Memory, Template};
 use dvm_ir::{DimValues, Kernel};
 use dvm_npu::MachineSpec;
+use smallvec::SmallVec;
 
 use crate::cost::Model;
 use crate::cube::{self, Blocks, Pack};
@@ -12,7 +13,7 @@ use crate::lower;
 use crate::place::Placer;
 use crate::report::{FoldTiling, Note, Tiling};
 use crate::space::{NONE, Node, Space};
-use crate::sync::Sync;
+use crate::sync::{Extents, Sync};
 use crate::tile;
 use crate::vector::{self, Phases};
 
@@ -206,12 +207,13 @@ fn assemble(
         Some(_) => vec![],
         None => extents(true),
     };
-    let walked = !seq.is_empty();
     let mut phases: Vec<Phase> =
         (0..count).map(|_| Phase { seq: seq.clone(), rotate: false, sections: Vec::with_capacity(3) }).collect();
     let mut notes = Vec::with_capacity(s.emitted.insts.len());
     if spec.target.async_pipes {
-        s.sync.derive(&s.emitted, &spec.target, walked);
+        let all: SmallVec<[u32; 12]> = parallel.iter().chain(&seq).copied().collect();
+        let space = Extents { all: &all, parallel: parallel.len() };
+        s.sync.derive(&s.emitted, &spec.target, &space);
         resolve(&mut s.emitted);
         for (i, section) in s.sync.list().iter().enumerate().filter(|&(i, _)| s.sync.exists(i)) {
             let mut code = Code::default();

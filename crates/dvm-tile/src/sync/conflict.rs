@@ -3,7 +3,8 @@
 //! Local memory is compared by buffer: whatever an instruction touches of a buffer counts as all of it. Arguments matter where two
 //! instructions store to one slot, because a kernel never loads what it stores.
 
-use dvm_bc::{Inst, Operand, Operands, Size, Target};
+use dvm_bc::geometry::{Meeting, Uses};
+use dvm_bc::{Operand, Place, Target};
 
 use super::NO_PIPE;
 use crate::emit::Emitted;
@@ -15,9 +16,19 @@ const END: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) other: u16,
-    /// Over argument bytes, which tiles do not share.
-    pub(super) argument: bool,
+    pub(super) over: Over,
     next: u32,
+}
+
+/// What two instructions conflict over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Local memory: whenever they are executed.
+    Local,
+    /// Bytes of an argument, which tiles do not share.
+    Tile,
+    /// Bytes of an argument that no other point of the walk touches.
+    Point,
 }
 
 /// A use of a buffer.
@@ -26,6 +37,13 @@ struct Use {
     inst: u16,
     write: bool,
     next: u32,
+}
+
+/// The extents of a template: parallel ones, then those of the walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extents<'a> {
+    pub(crate) all: &'a [u32],
+    pub(crate) parallel: usize,
 }
 
 /// The conflicts of a template, as a list an instruction.
@@ -52,11 +70,11 @@ impl Conflicts {
         })
     }
 
-    fn add(&mut self, a: u16, b: u16, argument: bool) {
+    fn add(&mut self, a: u16, b: u16, over: Over) {
         for (owner, other) in [(a, b), (b, a)] {
             let head = &mut self.heads[usize::from(owner)];
             let next = std::mem::replace(head, self.edges.len() as u32);
-            self.edges.push(Edge { other, argument, next });
+            self.edges.push(Edge { other, over, next });
             if a == b {
                 break;
             }
@@ -70,7 +88,7 @@ impl Conflicts {
     }
 
     /// Finds the conflicts of placed code.
-    pub(super) fn find(&mut self, e: &Emitted, target: &Target, pipe: &[u8]) {
+    pub(super) fn find(&mut self, e: &Emitted, target: &Target, space: &Extents<'_>, pipe: &[u8]) {
         self.heads.clear();
         self.heads.resize(e.insts.len(), END);
         self.edges.clear();
@@ -108,7 +126,7 @@ impl Conflicts {
                 self.meet(self.order[i], self.order[j], target, pipe);
             }
         }
-        self.arguments(e);
+        self.arguments(e, target, space);
     }
 
     /// Conflicts of the users of two buffers with common bytes.
@@ -119,7 +137,7 @@ impl Conflicts {
             let mut j = if a == b { i } else { self.first_use[b as usize] };
             while let Some(&y) = self.uses.get(j as usize) {
                 if (x.write || y.write) && together(target, pipe, x.inst, y.inst) {
-                    self.add(x.inst, y.inst, false);
+                    self.add(x.inst, y.inst, Over::Local);
                 }
                 j = y.next;
             }
@@ -128,10 +146,7 @@ impl Conflicts {
     }
 
     /// Conflicts of stores to one slot.
-    fn arguments(&mut self, e: &Emitted) {
-        if self.stores.len() < 2 {
-            return;
-        }
+    fn arguments(&mut self, e: &Emitted, target: &Target, space: &Extents<'_>) {
         self.stores.sort_unstable();
         for i in 0..self.stores.len() {
             let (slot, a) = self.stores[i];
@@ -140,10 +155,19 @@ impl Conflicts {
                 if other != slot {
                     break;
                 }
-                let (x, y) = (&e.insts[usize::from(a)], &e.insts[usize::from(b)]);
-                let apart = window(x).zip(window(y)).is_some_and(|(x, y)| x.misses(&y));
-                if !apart {
-                    self.add(a, b, true);
+                let part = |inst: u16| e.parts.iter().find(|p| u32::from(inst) < p.end);
+                let uses = |inst: u16| {
+                    let body = part(inst).is_some_and(|p| p.place == Place::Body);
+                    let extents = if body { space.all } else { &space.all[..space.parallel] };
+                    Uses::of(&e.insts[usize::from(inst)], target, extents, space.parallel).args
+                };
+                let same = part(a).map(|p| p.start) == part(b).map(|p| p.start);
+                let (x, y) = (uses(a), uses(b));
+                let meet = x.iter().flat_map(|x| y.iter().map(move |y| x.meets(y, (0, 0), same))).max();
+                match meet {
+                    None | Some(Meeting::Never) => {}
+                    Some(Meeting::Point) => self.add(a, b, Over::Point),
+                    Some(Meeting::Tile) => self.add(a, b, Over::Tile),
                 }
             }
         }
@@ -157,45 +181,4 @@ fn together(target: &Target, pipe: &[u8], a: u16, b: u16) -> bool {
         p => dvm_bc::Pipe::from_number(p).map(dvm_bc::Pipe::core),
     };
     !target.separate_cube() || core(a) == core(b)
-}
-
-/// Where a tile is stored: rows of `width` bytes, `pitch` bytes apart, inside `lo..hi`.
-struct Window<'a> {
-    strides: &'a dvm_bc::Strides,
-    lo: i64,
-    hi: i64,
-    width: i64,
-    pitch: i64,
-}
-
-impl Window<'_> {
-    /// Whether the two touch no common byte at any point of the space. `false` where that is not plain.
-    fn misses(&self, other: &Window<'_>) -> bool {
-        if self.strides != other.strides || self.pitch != other.pitch {
-            return false;
-        }
-        // Every step moves both by whole rows, or both hulls lie inside one step.
-        let aligned = self.strides.iter().all(|s| s.1 % self.pitch == 0);
-        let behind = (other.lo - self.lo).rem_euclid(self.pitch);
-        if aligned && behind >= self.width && behind + other.width <= self.pitch {
-            return true;
-        }
-        let (lo, hi) = (self.lo.min(other.lo), self.hi.max(other.hi));
-        let least = self.strides.iter().map(|s| s.1.saturating_abs()).min().unwrap_or(i64::MAX);
-        (self.hi <= other.lo || other.hi <= self.lo) && hi - lo <= least
-    }
-}
-
-/// The window of a store of contiguous rows.
-fn window(inst: &Inst) -> Option<Window<'_>> {
-    let (mem, rows, cols, pitch): (_, Size, Size, i64) = match &inst.operands {
-        Operands::Store(o) => (&o.dst, o.rows, o.cols, o.pitch),
-        Operands::FillStore(o) => (&o.dst, o.rows, o.cols, o.pitch),
-        Operands::AccStore(o) => (&o.dst, o.m, o.n, o.pitch),
-        _ => return None,
-    };
-    let width = i64::from(cols.body) * i64::from(inst.dtype.size());
-    let span = (i64::from(rows.body) - 1).checked_mul(pitch)?;
-    let hi = mem.offset.checked_add(span.max(0))?.checked_add(width)?;
-    (pitch >= width).then_some(Window { strides: &mem.strides, lo: mem.offset, hi, width, pitch })
 }

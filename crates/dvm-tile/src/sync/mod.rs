@@ -22,6 +22,8 @@ mod order;
 
 use dvm_bc::{Pipe, Place, Target};
 
+pub(crate) use conflict::Extents;
+
 use crate::emit::Emitted;
 
 /// Number of pipes.
@@ -106,15 +108,15 @@ pub(crate) struct Sync {
 }
 
 impl Sync {
-    /// Derives the synchronisation of placed code. `walked` says whether a phase's body runs several times a tile.
-    pub(crate) fn derive(&mut self, e: &Emitted, target: &Target, walked: bool) {
-        self.sections(e, walked);
+    /// Derives the synchronisation of placed code.
+    pub(crate) fn derive(&mut self, e: &Emitted, target: &Target, space: &Extents<'_>) {
+        self.sections(e, space.all.len() > space.parallel);
         let n = e.insts.len();
         self.pipe.clear();
         self.pipe.extend(e.insts.iter().map(|i| i.pipe().map_or(NO_PIPE, |p| p as u8)));
         self.control.clear();
         self.control.extend(e.insts.iter().map(|i| i.op.class() == dvm_bc::Class::Control));
-        self.conflicts.find(e, target, &self.pipe);
+        self.conflicts.find(e, target, space, &self.pipe);
         self.bars.clear();
         self.bars.resize(n, false);
         self.exit_bars.clear();
@@ -125,7 +127,7 @@ impl Sync {
         self.events(target.events);
     }
 
-    /// The parts of the emitted code as sections, and an `init` where a walked body may need one.
+    /// The parts of the emitted code as sections, and an `init` where a body that is walked several times may need one.
     fn sections(&mut self, e: &Emitted, walked: bool) {
         self.sections.clear();
         self.section_of.clear();

@@ -9,7 +9,8 @@
 //! A body that runs several times a tile is first walked alone, twice in a row; these links hold between all its executions.
 //! In the tile it is then gone through once: what it does again only adds to what is known.
 
-use super::{NO_PIPE, PIPES, Link, Row, Section, Sync, Time, join};
+use super::conflict::Over;
+use super::{Link, NO_PIPE, PIPES, Row, Section, Sync, Time, join};
 
 /// What each pipe knows.
 type State = [Row; PIPES];
@@ -110,7 +111,7 @@ impl Sync {
             let skip = (fixed && inside)
                 || (at.alone && !inside)
                 || (!here && at.tile == 0)
-                || (!here && e.argument && !at.alone)
+                || (!here && (e.over == Over::Point || (e.over == Over::Tile && !at.alone)))
                 // An instruction that only carries order starts when it is its turn, and sets when its pipe is empty.
                 || (p == q && (self.control[i] || self.control[j]));
             if skip {

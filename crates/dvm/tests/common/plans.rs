@@ -37,6 +37,11 @@ pub(crate) fn run_plan(
     words.fill(0x7f);
     let skip = words.as_ptr().align_offset(64);
     let mut workspace = Some(&mut words[skip..skip + n]);
+    let ring = compiled.arg_buffers.iter().zip(&compiled.program.args).find(|(b, _)| **b == ArgBinding::Ring);
+    let mut ring = vec![0u64; ring.map_or(0, |(_, a)| a.bytes as usize).div_ceil(8)];
+    let ring_bytes = compiled.program.args.iter().zip(&compiled.arg_buffers);
+    let ring_bytes = ring_bytes.filter(|(_, b)| **b == ArgBinding::Ring).map(|(a, _)| a.bytes as usize).sum();
+    let mut ring = Some(&mut bytemuck::cast_slice_mut::<u64, u8>(&mut ring)[..ring_bytes]);
     let packed: Vec<Option<Tensor>> = compiled
         .arg_buffers
         .iter()
@@ -60,6 +65,7 @@ pub(crate) fn run_plan(
                 None => ArgRef::In(plan.constants[*index as usize].bytes()),
             },
             ArgBinding::Workspace => ArgRef::Out(workspace.take().unwrap()),
+            ArgBinding::Ring => ArgRef::Out(ring.take().unwrap()),
         });
     }
     let runtime = Runtime::new(Arc::new(Pool::new(2)));
