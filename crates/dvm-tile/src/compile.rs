@@ -207,8 +207,9 @@ fn assemble(
         Some(_) => vec![],
         None => extents(true),
     };
-    let mut phases: Vec<Phase> =
-        (0..count).map(|_| Phase { seq: seq.clone(), rotate: false, sections: Vec::with_capacity(3) }).collect();
+    let mut phases: Vec<Phase> = (0..count)
+        .map(|_| Phase { seq: seq.clone(), rotate: false, sections: Vec::with_capacity(3) })
+        .collect();
     let mut notes = Vec::with_capacity(s.emitted.insts.len());
     if spec.target.async_pipes {
         let all: SmallVec<[u32; 12]> = parallel.iter().chain(&seq).copied().collect();

@@ -6,8 +6,8 @@
 
 use dvm_bc::layout::Matrices;
 use dvm_bc::{
-    AccStore, AccToUb, BindB, Cross, DType, Exchange, Hints, Init, Load, LoadA, LoadB, MAX_PARALLEL, Mem, Mmad,
-    Opcode, Pipe, Place, Size, Space as Memory, Strides, layout,
+    AccStore, AccToUb, BindB, Cross, DType, Exchange, Hints, Init, Load, LoadA, LoadB, MAX_PARALLEL, Mem,
+    Mmad, Opcode, Pipe, Place, Size, Space as Memory, Strides, layout,
 };
 use dvm_npu::MachineSpec;
 
@@ -393,7 +393,12 @@ pub(crate) fn emit(
                     e.push(v, Opcode::XSet, dtype, cross(FULL, Pipe::Fix));
                     e.push(v, Opcode::XWait, dtype, cross(FULL, Pipe::Mte2));
                     let dst = e.local(buf);
-                    e.push(v, Opcode::Load, dtype, Load { dst, src: place(), rows: m, cols: n, pitch, hints });
+                    e.push(
+                        v,
+                        Opcode::Load,
+                        dtype,
+                        Load { dst, src: place(), rows: m, cols: n, pitch, hints },
+                    );
                     e.push(v, Opcode::XSet, dtype, cross(FREE, Pipe::Mte2));
                 }
                 Exchange::Direct if separate => {

@@ -188,7 +188,16 @@ impl<'a> Emit<'a> {
     /// A new buffer, first touched by the next instruction.
     pub(crate) fn buf(&mut self, bytes: u64, size: u32, space: Memory) -> u32 {
         let here = self.here();
-        self.out.bufs.push(Buf { space, bytes, size, first: here, last: here, private: false, ring: false, at: 0 });
+        self.out.bufs.push(Buf {
+            space,
+            bytes,
+            size,
+            first: here,
+            last: here,
+            private: false,
+            ring: false,
+            at: 0,
+        });
         self.out.bufs.len() as u32 - 1
     }
     /// A new vector buffer for a tile over `mask`.

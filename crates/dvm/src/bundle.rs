@@ -56,7 +56,7 @@ impl Session {
                         data: with_weights.then(|| data.to_vec()),
                     });
                 }
-                ArgBinding::Workspace => {}
+                ArgBinding::Workspace | ArgBinding::Ring => {}
             }
         }
         bundle.steps.push(HostStep::Launch(0));

@@ -101,19 +101,11 @@ impl Sync {
 
     /// The links of pipe `p` that are waited for (or set) at a moment of a section.
     #[allow(clippy::too_many_arguments, reason = "a query with four conditions")]
-    fn ends(
-        &self,
-        e: &Emitted,
-        section: usize,
-        p: Pipe,
-        at: Time,
-        waits: bool,
-        back: bool,
-        out: &mut Ends,
-    ) {
+    fn ends(&self, e: &Emitted, section: usize, p: Pipe, at: Time, waits: bool, back: bool, out: &mut Ends) {
         for l in self.links.iter().filter(|l| usize::from(l.section) == section && l.back == back) {
             let (time, own, peer) = if waits { (l.wait, l.to, l.from) } else { (l.set, l.from, l.to) };
-            if time == at && own == p as u8
+            if time == at
+                && own == p as u8
                 && let Some(peer) = Pipe::from_number(peer)
             {
                 out.push((Event { peer, id: l.id }, self.note(e, l)));

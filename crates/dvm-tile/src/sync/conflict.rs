@@ -3,8 +3,7 @@
 //! Local memory is compared by buffer: whatever an instruction touches of a buffer counts as all of it. Arguments matter where two
 //! instructions store to one slot, because a kernel never loads what it stores.
 
-use dvm_bc::geometry::{Meeting, Uses};
-use dvm_bc::{Operand, Place, Target};
+use dvm_bc::{Meeting, Operand, Place, Target, Uses};
 
 use super::NO_PIPE;
 use crate::emit::Emitted;

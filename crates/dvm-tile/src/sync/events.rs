@@ -5,7 +5,7 @@
 //! each is known to be waited for before the other is set. Where ids still do not suffice, links of one section are merged (set
 //! later, waited for earlier), and at last a drain takes the place of a link.
 
-use super::{PIPES, Link, Row, Sync, Time};
+use super::{Link, PIPES, Row, Sync, Time};
 
 impl Sync {
     /// Gives every link an id below `events`.
@@ -88,20 +88,21 @@ impl Sync {
     /// Whether each of two links is known to be waited for before the other is set; `x` comes first in a tile.
     fn apart(&self, x: &Link, y: &Link) -> bool {
         let q = usize::from(x.to);
+        let base = if self.once { 0 } else { self.total };
         !x.back
             && !y.back
             && x.section < y.section
-            && self.at_set(y)[q] >= self.total + x.wait
-            && self.at_set(x)[q] >= y.wait
+            && self.at_set(y)[q] >= base + x.wait
+            && (self.once || self.at_set(x)[q] >= y.wait)
     }
 
-    /// What is known where a link of the second tile is set.
+    /// What is known where a link of the last walked tile is set.
     fn at_set(&self, l: &Link) -> &Row {
         let s = &self.sections[usize::from(l.section)];
         if l.set == s.entry {
             &self.entries[usize::from(l.section)][usize::from(l.from)]
         } else {
-            &self.rows[1][s.inst(l.set)]
+            &self.rows[usize::from(!self.once)][s.inst(l.set)]
         }
     }
 }

@@ -89,6 +89,8 @@ pub(crate) struct Sync {
     sections: Vec<Section>,
     /// Moments of a tile.
     total: Time,
+    /// There is one tile.
+    once: bool,
     /// By instruction: pipe, section, whether it only carries order.
     pipe: Vec<u8>,
     section_of: Vec<u16>,
@@ -96,7 +98,7 @@ pub(crate) struct Sync {
     conflicts: conflict::Conflicts,
     /// What is known where an instruction is finished, in the first and in the second tile.
     rows: [Vec<Row>; 2],
-    /// What is known where all that a pipe did before a section is finished, in the second tile.
+    /// What is known where all that a pipe did before a section is finished, in the last tile that was walked.
     entries: Vec<[Row; PIPES]>,
     links: Vec<Link>,
     /// Starts when its pipe is empty.
@@ -110,6 +112,7 @@ pub(crate) struct Sync {
 impl Sync {
     /// Derives the synchronisation of placed code.
     pub(crate) fn derive(&mut self, e: &Emitted, target: &Target, space: &Extents<'_>) {
+        self.once = space.all[..space.parallel].iter().all(|&n| n <= 1);
         self.sections(e, space.all.len() > space.parallel);
         let n = e.insts.len();
         self.pipe.clear();

@@ -55,7 +55,7 @@ impl Sync {
         }
         let fixed = self.links.len();
         let mut state = [[0; PIPES]; PIPES];
-        for tile in 0..2 {
+        for tile in 0..if self.once { 1 } else { 2 } {
             self.links.truncate(fixed);
             self.exit_bars.fill(0);
             for section in 0..self.sections.len() {
