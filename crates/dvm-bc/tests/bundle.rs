@@ -19,12 +19,12 @@ template t vector parallel [g0: 3]
   phase 1 seq [s0: 1] rotate
     init(0)
       nop pipe v {set mte2.2, bar}
+      nop pipe mte2 {wait v.2}
     body
-      load.f32 l0, $0 + 160*g0, cols 40|20@g0
-      vexp.f32 l0, l0, cols 40|20@g0
-      store.f32 $1 + 160*g0, l0, cols 40|20@g0
+      load.f32 l0, $0 + 160*g0, cols 40|20@g0 {set v.0, wait_back mte3.1}
+      vexp.f32 l0, l0, cols 40|20@g0 {wait mte2.0, set mte3.0}
+      store.f32 $1 + 160*g0, l0, cols 40|20@g0 {wait v.0, set_back mte2.1}
     finish(0)
-      nop pipe mte2 {wait v.2, set_back mte3.0}
       end
 step 0
   run t(%x, %y) weight 3
@@ -54,7 +54,7 @@ fn bundle() -> Bundle {
             weight("v", &data[..100], false),
             weight("u", &data[..13], true),
         ],
-        notes: vec![Note { program: 0, template: 0, instruction: 2, text: "Exp /e/Exp_1".into() }],
+        notes: vec![Note { program: 0, template: 0, instruction: 3, text: "Exp /e/Exp_1".into() }],
     }
 }
 
@@ -78,7 +78,7 @@ fn text_is_for_review() {
         "; symbol \"seq\" = -1",
         "; output \"y\": f32[10, 10]",
         "; weight \"v\": f32 of 100 bytes, hash",
-        "      vexp.f32 l0, l0, cols 40|20@g0 ; Exp /e/Exp_1",
+        "      vexp.f32 l0, l0, cols 40|20@g0 {wait mte2.0, set mte3.0} ; Exp /e/Exp_1",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
@@ -142,7 +142,7 @@ fn newer_minor_versions_are_read() {
     bytes[6] = 1;
     assert_eq!(Bundle::from_bytes(&bytes).expect("newer"), b);
     // A step of a kind that this reader does not know.
-    let at = bytes.windows(4).position(|w| w == [2, 0, 0, 0]).expect("two launches of program 0");
+    let at = bytes.windows(5).rposition(|w| w == [2, 0, 0, 0, 0]).expect("two launches of program 0");
     bytes[at + 1] = 9;
     seal(&mut bytes);
     let e = Bundle::from_bytes(&bytes).expect_err("unknown step").to_string();

@@ -250,13 +250,13 @@ fn broken_programs() {
             ALIAS,
             "load.f32 l0, $0 + 32*g0 + 16*s0, cols 4",
             "load.f32 l0, $0 + 32*g0, cols 8",
-            "may meet in an alias, so that unit 0 overwrites",
+            "step 0 unit 0: t0 phase 1 body #2 store: may meet t0 phase 1 body #0 load through an alias, and overwrite",
         ),
         (
             ALIAS,
             "+ 16*s0, cols 4\n      vabs.f32 l0, l0, cols 4\n      store.f32 $1 + 32*g0 + 16*s0, l0, cols 4",
             ", cols 8\n      vabs.f32 l0, l0, cols 8\n      store.f32 $1 + 32*g0, l0, cols 8",
-            "may meet in an alias, so that unit 0 overwrites",
+            "step 0 unit 0: t0 phase 1 body #2 store: may meet t0 phase 1 body #0 load through an alias, and overwrite",
         ),
         (ALIAS, "step 0", "step 0\nstep 1", ""),
         (
@@ -475,15 +475,20 @@ fn broken_programs() {
             STACK,
             "run half(%x + 24, %ws + 24)",
             "run half(%x + 24, %ws + 20)",
-            "may meet in unit 0 and unit 1",
+            "step 0 unit 1: t0 phase 1 body #2 store: may meet t0 phase 1 body #2 store of unit 0 at bytes 20..236 of `ws`",
         ),
         (
             STACK,
             "run half(%x + 24, %ws + 24)",
             "run half(%x + 24, %ws + 24)\n  run whole(%ws, %ws + 256)",
-            "may meet in unit 0 and unit 2",
+            "step 0 unit 2: t1 phase 1 body #0 load: may meet t0 phase 1 body #2 store of unit 0",
         ),
-        (STACK, "run whole(%ws, %ws)", "run whole(%ws, %ws + 4)", "may meet in different tiles of unit 0"),
+        (
+            STACK,
+            "run whole(%ws, %ws)",
+            "run whole(%ws, %ws + 4)",
+            "t1 phase 1 body #2 store: may meet t1 phase 1 body #0 load of another tile",
+        ),
         (STACK, "run sum(%ws, %ws + 256)", "run whole(%ws, %ws + 256)", ""),
         // order and coverage
         (

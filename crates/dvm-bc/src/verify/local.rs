@@ -6,6 +6,7 @@
 
 use super::footprint::{Dim, Packing, PanelUse, Ragged, Region};
 use super::intervals::Intervals;
+use super::report::{InstAt, Report, Where};
 use super::template::Problems;
 use crate::{Access, DType, Local, Size, Space, Target};
 
@@ -64,8 +65,7 @@ struct Sticky {
     space: Space,
     lo: u64,
     hi: u64,
-    /// Instruction number.
-    owner: u32,
+    owner: InstAt,
 }
 
 /// What a template has done to local memory so far.
@@ -224,7 +224,7 @@ impl LocalState {
     }
 
     /// Marks a range as kept from tile to tile by the load with this number.
-    pub(super) fn sticky(&mut self, (space, lo, hi): (Space, u64, u64), owner: u32, bad: &mut Problems) {
+    pub(super) fn sticky(&mut self, (space, lo, hi): (Space, u64, u64), owner: InstAt, bad: &mut Problems) {
         if self.sticky.len() == STICKY {
             bad.push(format!("more than {STICKY} sticky loads in a template"));
         } else {
@@ -272,12 +272,14 @@ impl LocalState {
     }
 
     /// After the whole template: buffers of skipped loads have one writer.
-    pub(super) fn finish(&self, report: &mut dyn FnMut(u32, String)) {
+    pub(super) fn finish(&self, report: &mut Report) {
         for s in &self.sticky {
-            let other =
-                |w: &&(Space, u64, u64, u32)| w.0 == s.space && w.1 < s.hi && s.lo < w.2 && w.3 != s.owner;
+            let other = |w: &&(Space, u64, u64, u32)| {
+                w.0 == s.space && w.1 < s.hi && s.lo < w.2 && w.3 != s.owner.number
+            };
             if let Some(w) = self.writes.iter().find(other) {
-                report(s.owner, format!("sticky load, but instruction {} writes {}..{} too", w.3, w.1, w.2));
+                let what = format!("sticky load, but instruction {} writes {}..{} too", w.3, w.1, w.2);
+                report.push(Where::Inst(s.owner), what);
             }
         }
     }

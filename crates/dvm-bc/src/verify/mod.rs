@@ -18,6 +18,7 @@ mod intervals;
 mod local;
 mod program;
 mod report;
+mod sync;
 mod template;
 
 pub use geometry::{ArgUse, LocalUse, Meeting, Uses};

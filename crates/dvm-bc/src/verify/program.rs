@@ -3,9 +3,8 @@
 use super::Limits;
 use super::address::{MAX_SPAN, Placed, disjoint, equal, same_tile};
 use super::intervals::Intervals;
-use super::local::LocalState;
 use super::report::{Report, VerifyErrors, Where};
-use super::template::{MemUse, TemplateInfo, check as check_template};
+use super::template::{MemUse, Scratch, TemplateInfo, check as check_template};
 use crate::{Layout, MAX_PARALLEL, Program, Role, Step, Unit};
 
 /// Comparisons that are always allowed, and those per unit and code word: this is what keeps the verifier linear.
@@ -30,6 +29,8 @@ struct Checker<'a> {
     aliased: bool,
     /// Per argument, where there are aliases: bytes stored by earlier steps.
     overwritten: Vec<Intervals>,
+    /// Per template, where there are rings: which slots are bound to them; empty where none is.
+    rings: Vec<Vec<bool>>,
 }
 
 /// A slot of a unit, in a step that stores to its argument.
@@ -73,6 +74,7 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<Vec<bool>, Ver
         stamp: vec![0; n],
         aliased: false,
         overwritten: Vec::new(),
+        rings: rings(program),
     };
     c.args();
     c.aliases();
@@ -164,16 +166,23 @@ impl Checker<'_> {
     }
 
     fn templates(&mut self) {
-        let mut local = LocalState::new();
+        let mut scratch = Scratch::new();
         for (i, t) in self.program.templates.iter().enumerate() {
-            let info = check_template(&self.program.target, i as u32, t, &mut local, &mut self.report);
-            self.in_place.push(info.in_place);
+            let rings = self.rings.get(i).map(Vec::as_slice).unwrap_or_default();
+            let target = &self.program.target;
+            let info = check_template(target, i as u32, t, rings, &mut scratch, &mut self.report);
+            // What a tile stores to a ring it loads again.
+            self.in_place.push(info.in_place || !rings.is_empty());
             self.infos.push(info);
         }
         if let Some((i, j)) = equal_names(self.program.templates.iter().map(|t| t.name.as_str())) {
             let what = format!("has the name `{}` of t{i}", self.program.templates[j].name);
             self.report.push(Where::Template(j as u32), what);
         }
+    }
+
+    fn ring(&self, template: u32, slot: usize) -> bool {
+        self.rings.get(template as usize).and_then(|r| r.get(slot)) == Some(&true)
     }
 
     fn step(&mut self, index: u32, step: &Step) {
@@ -199,7 +208,7 @@ impl Checker<'_> {
         if sound {
             self.races(index, step);
             for (i, unit) in step.units.iter().enumerate() {
-                self.order(Where::Unit(index, i as u32), unit);
+                self.order(index, i as u32, unit);
             }
             self.overwrite(step);
         }
@@ -218,6 +227,7 @@ impl Checker<'_> {
         for (i, ((slot, used), &(arg, offset))) in
             template.slots.iter().zip(&info.slots).zip(&unit.slots).enumerate()
         {
+            let ring = self.ring(unit.template, i);
             let mut bad = |what: String| {
                 self.report.push(at, format!("slot ${i} `{}`: {what}", slot.name));
                 sound = false;
@@ -243,6 +253,9 @@ impl Checker<'_> {
                 }
             } else if a.dtype != slot.dtype {
                 bad(format!("holds {}, but `{}` holds {}", slot.dtype, a.name, a.dtype));
+            }
+            if (a.role == Role::Ring) != ring {
+                bad(format!("`{}` is no ring, but another unit binds one here", a.name));
             }
             if slot.write && matches!(a.role, Role::Input | Role::Weight) {
                 bad(format!("is stored to, but `{}` is read only", a.name));
@@ -297,7 +310,9 @@ impl Checker<'_> {
                 if !self.spend(1) {
                     break;
                 }
-                if a.writes || b.writes {
+                // Each group of cores has its own copy of a ring; a tile sees to its order itself.
+                let ring = self.program.args[a.home as usize].role == Role::Ring;
+                if (a.writes || b.writes) && !(ring && a.unit == b.unit) {
                     let pair = (&step.units[a.unit as usize], &step.units[b.unit as usize]);
                     self.pair(index, pair.0, a, pair.1, b);
                 }
@@ -350,22 +365,14 @@ impl Checker<'_> {
                     continue;
                 }
                 let name = &self.program.args[args.1.0 as usize].name;
-                let why = match (same_unit, aliased) {
-                    (false, _) => format!("unit {} and unit {}", a.unit, b.unit),
-                    (true, false) => format!("different tiles of unit {}", a.unit),
-                    (true, true) => {
-                        format!("an alias, so that unit {} overwrites what it still loads", a.unit)
-                    }
+                let other = match (same_unit, aliased) {
+                    (false, _) => format!("of unit {}", a.unit),
+                    (true, false) => "of another tile".to_owned(),
+                    (true, true) => "through an alias, and overwrite what is still to be loaded".to_owned(),
                 };
                 self.report.push(
-                    Where::Step(step),
-                    format!(
-                        "bytes {}..{} of `{name}`: {} and {} may meet in {why}",
-                        py.lo(),
-                        py.hi(),
-                        x.at,
-                        y.at
-                    ),
+                    Where::Run(step, b.unit, y.at),
+                    format!("may meet {} {other} at bytes {}..{} of `{name}`", x.at, py.lo(), py.hi()),
                 );
                 return;
             }
@@ -373,11 +380,20 @@ impl Checker<'_> {
     }
 
     /// Loads of what the program itself stores come after the stores.
-    fn order(&mut self, at: Where, unit: &Unit) {
+    fn order(&mut self, step: u32, number: u32, unit: &Unit) {
+        // A tile loads from a ring what it has stored there itself.
+        if self.rings.get(unit.template as usize).is_some_and(|r| !r.is_empty()) {
+            for &(arg, _) in unit.slots.iter() {
+                if self.program.args[arg as usize].role == Role::Ring {
+                    self.stored[arg as usize].0.clear();
+                }
+            }
+        }
         if !self.spend(self.infos[unit.template as usize].uses.len()) {
             return;
         }
         for u in &self.infos[unit.template as usize].uses {
+            let at = Where::Run(step, number, u.at);
             let (arg, offset) = unit.slots[usize::from(u.slot)];
             let a = &self.program.args[arg as usize];
             let (lo, hi) = ((offset as i64 + u.footprint.lo) as u64, (offset as i64 + u.footprint.hi) as u64);
@@ -392,13 +408,11 @@ impl Checker<'_> {
                 }
             } else if matches!(a.role, Role::Output | Role::Workspace | Role::Ring) {
                 if !a.zero && !hulls.covers(lo, hi) {
-                    let what =
-                        format!("{} loads bytes {lo}..{hi} of `{}` before they are stored", u.at, a.name);
+                    let what = format!("loads bytes {lo}..{hi} of `{}` before they are stored", a.name);
                     self.report.push(at, what);
                 }
             } else if home != arg as usize && self.overwritten[home].meets(lo, hi) {
-                let what =
-                    format!("{} loads bytes {lo}..{hi} of `{}` after its alias is stored to", u.at, a.name);
+                let what = format!("loads bytes {lo}..{hi} of `{}` after its alias is stored to", a.name);
                 self.report.push(at, what);
             }
         }
@@ -474,6 +488,24 @@ impl Checker<'_> {
         }
         Some(bytes)
     }
+}
+
+/// Which slots of each template some unit binds to a ring; empty where there are no rings.
+fn rings(program: &Program) -> Vec<Vec<bool>> {
+    let is_ring = |arg: u32| program.args.get(arg as usize).is_some_and(|a| a.role == Role::Ring);
+    if !program.args.iter().any(|a| a.role == Role::Ring) {
+        return Vec::new();
+    }
+    let mut rings: Vec<Vec<bool>> = vec![Vec::new(); program.templates.len()];
+    for unit in program.steps.iter().flat_map(|s| &s.units) {
+        let Some(t) = program.templates.get(unit.template as usize) else { continue };
+        for (i, _) in unit.slots.iter().enumerate().take(t.slots.len()).filter(|(_, s)| is_ring(s.0)) {
+            let of = &mut rings[unit.template as usize];
+            of.resize(t.slots.len(), false);
+            of[i] = true;
+        }
+    }
+    rings
 }
 
 /// Comparisons that a program of this size may take.

@@ -41,6 +41,8 @@ pub enum Where {
     Step(u32),
     /// A unit of a step.
     Unit(u32, u32),
+    /// An instruction as a unit of a step runs it.
+    Run(u32, u32, InstAt),
 }
 
 impl std::fmt::Display for InstAt {
@@ -69,6 +71,7 @@ impl std::fmt::Display for Where {
             Where::Inst(at) => at.fmt(f),
             Where::Step(s) => write!(f, "step {s}"),
             Where::Unit(s, u) => write!(f, "step {s} unit {u}"),
+            Where::Run(s, u, at) => write!(f, "step {s} unit {u}: {at}"),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::address::{Footprint, NoFootprint, Placed, disjoint, same_tile};
 use super::footprint::{Dim, MemAccess, PanelUse, Region, Sink, uses};
 use super::local::{At, LocalState};
 use super::report::{InstAt, Report, Where};
+use super::sync::{self, SyncState};
 use crate::decode::{Decoder, blank};
 use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, acc_dtype};
 use crate::{
@@ -57,9 +58,24 @@ struct Checker<'a> {
     index: u32,
     info: TemplateInfo,
     local: &'a mut LocalState,
+    sync: &'a mut SyncState,
+    /// Which slots are bound to rings; empty where none is.
+    rings: &'a [bool],
     report: &'a mut Report,
     /// Instruction number.
     number: u32,
+}
+
+/// What is reused from template to template.
+pub(super) struct Scratch {
+    local: LocalState,
+    sync: SyncState,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch { local: LocalState::new(), sync: SyncState::default() }
+    }
 }
 
 /// Where a section stands.
@@ -70,22 +86,27 @@ struct Scope<'a> {
     rotate: bool,
     /// Points of the phase's walk.
     points: u64,
+    /// How often its code runs in a tile.
+    times: u64,
     /// Its code runs at least once in a tile.
     runs: bool,
 }
 
-/// Checks a template. `local` is scratch.
+/// Checks a template, some of whose slots are bound to `rings`.
 pub(super) fn check(
     target: &Target,
     index: u32,
     template: &Template,
-    local: &mut LocalState,
+    rings: &[bool],
+    scratch: &mut Scratch,
     report: &mut Report,
 ) -> TemplateInfo {
+    let Scratch { local, sync } = scratch;
     local.clear();
+    sync.clear();
     let slots = vec![SlotUse::default(); template.slots.len()];
     let info = TemplateInfo { slots, uses: Vec::with_capacity(8), ..TemplateInfo::default() };
-    let mut c = Checker { target, template, index, info, local, report, number: 0 };
+    let mut c = Checker { target, template, index, info, local, sync, rings, report, number: 0 };
     c.template();
     c.info
 }
@@ -107,11 +128,8 @@ impl Checker<'_> {
         for (i, phase) in t.phases.iter().enumerate() {
             self.phase(i as u32, phase);
         }
-        let mut late: SmallVec<[(u32, String); 2]> = SmallVec::new();
-        self.local.finish(&mut |number, message| late.push((number, message)));
-        for (number, message) in late {
-            self.report.push(at, format!("instruction {number}: {message}"));
-        }
+        self.local.finish(self.report);
+        self.sync.finish(self.report);
         self.pairs();
     }
 
@@ -165,6 +183,7 @@ impl Checker<'_> {
                 extents: &extents[..parallel.len() + depth],
                 rotate: phase.rotate,
                 points,
+                times,
                 runs: times > 0 && self.info.tiles > 0,
             };
             let (mut n, mut ended) = (0u32, false);
@@ -192,6 +211,7 @@ impl Checker<'_> {
                 n += 1;
                 self.number += 1;
             }
+            self.sync.section(self.report);
             self.info.instructions =
                 self.info.instructions.saturating_add(times.saturating_mul(u64::from(n)));
         }
@@ -203,6 +223,8 @@ impl Checker<'_> {
         let mut problems = Problems::new();
         let bad = &mut problems;
         self.rules(inst, scope, bad);
+        sync::unit(self.target, inst, bad);
+        self.sync.inst(self.target, inst, at, scope.times, bad);
         operands(inst, scope.extents.len(), bad);
         let mut visit = Visit {
             inst,
@@ -228,11 +250,15 @@ impl Checker<'_> {
             bad.push(format!("does not take {dtype}"));
         }
         let control = inst.op.class() == Class::Control;
-        let cube = !control && inst.pipe().is_some_and(|p| p.core() == CoreKind::Cube);
+        // Control takes no side where one core has all pipes.
+        let separate = self.target.separate_cube();
+        let cube = (!control || separate) && inst.pipe().is_some_and(|p| p.core() == CoreKind::Cube);
         let vector = !cube && !control && inst.op.class() != Class::Dma;
         match self.template.kind {
             Kind::Vector if cube => bad.push("is a cube instruction in a vector template".to_owned()),
-            Kind::Cube if vector => bad.push("is a vector instruction in a cube template".to_owned()),
+            Kind::Cube if vector || (separate && !cube && inst.pipe().is_some()) => {
+                bad.push("is a vector instruction in a cube template".to_owned());
+            }
             _ => {}
         }
         let index = |d: DType, bad: &mut Problems| {
@@ -311,7 +337,7 @@ impl Checker<'_> {
         }
     }
 
-    fn sticky(&mut self, inst: &Inst, moving: u32, range: (Space, u64, u64), bad: &mut Problems) {
+    fn sticky(&mut self, inst: &Inst, at: InstAt, moving: u32, range: (Space, u64, u64), bad: &mut Problems) {
         inst.visit(|name, _, operand| {
             if let Operand::Size(Size { body, tail, extent: Some(e) }) = operand
                 && body != tail
@@ -320,7 +346,7 @@ impl Checker<'_> {
                 bad.push(format!("sticky, but `{name}` changes with an extent of stride 0"));
             }
         });
-        self.local.sticky(range, self.number, bad);
+        self.local.sticky(range, at, bad);
     }
 
     fn mem(&mut self, inst: &Inst, a: &MemAccess<'_>, at: InstAt, scope: &Scope<'_>, bad: &mut Problems) {
@@ -363,7 +389,11 @@ impl Checker<'_> {
         if a.sparse {
             (footprint.injective, footprint.sparse) = (false, true);
         }
-        if a.write && !footprint.tiles_disjoint {
+        let ring = self.ring(slot_index);
+        if ring && footprint.parallel.iter().any(|p| p.0 != 0) {
+            bad.push("moves in a ring with a parallel extent, but a tile has the ring to itself".to_owned());
+        }
+        if a.write && !ring && !footprint.tiles_disjoint {
             bad.push("tiles cannot be proved to store to different bytes".to_owned());
         }
         let info = &mut self.info.slots[usize::from(slot_index)];
@@ -375,6 +405,11 @@ impl Checker<'_> {
         info.plain |= !a.panels;
         info.panels |= a.panels;
         self.info.uses.push(MemUse { slot: slot_index, write: a.write, at, footprint });
+    }
+
+    /// Whether a slot is bound to a ring.
+    fn ring(&self, slot: u16) -> bool {
+        self.rings.get(usize::from(slot)) == Some(&true)
     }
 
     /// All binds of a slot agree on the distance of panels.
@@ -397,7 +432,11 @@ impl Checker<'_> {
         if !self.template.slots.iter().any(|s| s.write) {
             return;
         }
+        let ring = |slot: u16| self.rings.get(usize::from(slot)) == Some(&true);
         for (i, a) in uses.iter().enumerate() {
+            if ring(a.slot) {
+                continue;
+            }
             for b in uses[i + 1..].iter().filter(|b| b.slot == a.slot && (a.write || b.write)) {
                 if budget == 0 {
                     let at = Where::Template(self.index);
@@ -438,7 +477,7 @@ struct Visit<'v, 'a> {
 impl Visit<'_, '_> {
     fn stick(&mut self, space: Space, lo: u64, hi: u64) {
         if let Some(moving) = self.sticky.take() {
-            self.checker.sticky(self.inst, moving, (space, lo, hi), self.bad);
+            self.checker.sticky(self.inst, self.at, moving, (space, lo, hi), self.bad);
         }
     }
     /// The local state, and where it is asked from.
