@@ -9,6 +9,7 @@ use crate::cost::Model;
 use crate::cube::{self, Blocks, Pack};
 use crate::emit::{Emit, Emitted};
 use crate::error::{Fault, TileError};
+use crate::legal::Legal;
 use crate::lower;
 use crate::place::Placer;
 use crate::report::{FoldTiling, Note, Tiling};
@@ -29,6 +30,7 @@ pub struct Scratch {
     phases: Phases,
     placer: Placer,
     sync: Sync,
+    legal: Legal,
     /// Number of the kernel's operands.
     operands: u16,
     pub(crate) plan: crate::plan::PlanScratch,
@@ -102,7 +104,9 @@ pub(crate) fn unit(
     }
     // More operands than slots are an error of the check in `build`.
     s.operands = kernel.operands.len() as u16;
-    s.model.build(&s.space, spec);
+    s.legal = Legal::of(&spec.target);
+    s.legal.check(&s.space)?;
+    s.model.build(&s.space, spec, s.legal);
     let (blocks, phases, peak) = fitted(s, spec)?;
     for space in [Memory::PanelA, Memory::PanelB, Memory::Acc] {
         let (needs, has) = (peak[space as usize], spec.target.capacity(space));
@@ -160,7 +164,7 @@ fn attempt_at(
     let private = spec.target.async_pipes;
     if let Some(product) = s.space.product {
         let blocks = cube::choose(&mut s.space, &product, &s.model, spec, limit)?;
-        let mut e = Emit::new(&s.space, &mut s.emitted, private);
+        let mut e = Emit::new(&s.space, &mut s.emitted, private, s.legal);
         let ring = s.operands;
         cube::emit(&mut e, &product, &blocks, spec, ring)?;
         return Ok((Some(blocks), 1));
@@ -176,7 +180,7 @@ fn attempt_at(
             s.space.vals[v].node = Node::CumSum { x, fold, exclusive, reverse: false };
         }
     }
-    let mut e = Emit::new(&s.space, &mut s.emitted, private);
+    let mut e = Emit::new(&s.space, &mut s.emitted, private, s.legal);
     let phases = vector::emit(&mut e, &mut s.phases)?;
     Ok((None, phases))
 }

@@ -4,7 +4,9 @@
 
 use dvm_bc::{Class, DType, Opcode};
 use dvm_npu::{Costs, MachineSpec};
+use smallvec::SmallVec;
 
+use crate::legal::Legal;
 use crate::space::{Mask, Node, Space, Val, bits};
 
 /// A change of the live local memory, in body order.
@@ -63,11 +65,13 @@ pub(crate) struct Model {
     last: Vec<u32>,
     block: u64,
     async_pipes: bool,
+    legal: Legal,
 }
 
 impl Model {
     /// The model of `sp`'s vector part.
-    pub(crate) fn build(&mut self, sp: &Space, spec: &MachineSpec) {
+    pub(crate) fn build(&mut self, sp: &Space, spec: &MachineSpec, legal: Legal) {
+        self.legal = legal;
         self.masks.clear();
         self.per_element.clear();
         self.rows.clear();
@@ -159,6 +163,17 @@ impl Model {
         if lazy(here) && self.first[i] != here {
             return;
         }
+        // Copies in the dtype that the instruction runs in.
+        if let Some((op, dtype)) = val.op(sp)
+            && let runs = self.legal.runs_in(op.class(), dtype)
+            && runs != dtype
+        {
+            let size = i64::from(runs.size());
+            let copies: SmallVec<[Mask; 4]> =
+                operands.iter().filter(|&&o| !imm(o)).map(|&o| mask(o)).chain([val.mask]).collect();
+            copies.iter().for_each(|&m| self.event(m, size));
+            copies.iter().for_each(|&m| self.event(m, -size));
+        }
         let dies = |v: u32, last: &[u32]| !imm(v) && last[v as usize] == here;
         let elementwise = elementwise(val);
         let heir = operands.iter().copied().find(|&o| {
@@ -235,7 +250,17 @@ impl Model {
                 }
             }
         }
+        let legal = self.legal;
+        let casts = val.operands().len() as f64 + 1.0;
         let mut vector = |op: Opcode, dtype: DType, mask: Mask| {
+            let runs = legal.runs_in(op.class(), dtype);
+            if runs != dtype {
+                let cast = |n: f64| costs.vector.ns(Class::Move, runs, n);
+                self.fixed.0 += casts * cast(0.0);
+                let mask = self.number(mask);
+                self.per_element[usize::from(mask)].vector_ns += casts * (cast(1.0) - cast(0.0));
+            }
+            let dtype = runs;
             let fixed = costs.vector.ns(op.class(), dtype, 0.0);
             self.fixed.0 += fixed;
             let mask = self.number(mask);

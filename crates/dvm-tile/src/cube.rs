@@ -14,7 +14,7 @@ use dvm_npu::MachineSpec;
 use crate::cost::Model;
 use crate::emit::Emit;
 use crate::error::Fault;
-use crate::space::{Node, Product, Space, Val};
+use crate::space::{Node, Product, Space, Stored, Val};
 use crate::{tile, vector};
 
 /// Longest block of k that is preferred: one panel of the right operand then stays in the first-level cache.
@@ -363,10 +363,12 @@ pub(crate) fn emit(
     let separate = spec.target.separate_cube();
     if separate && let Some(stores) = plain_stores(sp) {
         e.out.cube_only = true;
-        for (dst, pitch) in stores {
+        let (stores, relu) = stores;
+        for s in stores {
             let (acc, dtype) = (e.local(acc_buf), sp.vals[0].dtype);
-            let o = AccStore { dst, acc, from: acc_dtype, m, n, pitch, relu: false, hints };
-            e.push(0, Opcode::AccStore, dtype, o);
+            let (dst, pitch) = (sp.mem(s.slot, s.access), row_pitch(sp, s.access, dtype));
+            let o = AccStore { dst, acc, from: acc_dtype, m, n, pitch, relu, hints };
+            e.push(s.value, Opcode::AccStore, dtype, o);
         }
         e.end(false);
         return Ok(());
@@ -436,21 +438,39 @@ pub(crate) fn emit(
 const FREE: u8 = 0;
 const FULL: u8 = 1;
 
-/// Where the product is stored as it is and nothing else is done: the rows of each store, from where and how far apart.
-fn plain_stores(sp: &Space) -> Option<impl Iterator<Item = (Mem, i64)> + '_> {
-    let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
-    let size = i64::from(sp.vals.first()?.dtype.size());
-    let product = |v: &Val| matches!(v.node, Node::MatMul | Node::Dead);
-    let rows = |access| sp.folds[ni].n == 1 || sp.strides(access)[ni] == size;
-    if !sp.vals.iter().all(product) || !sp.stores.iter().all(|s| s.value == 0 && rows(s.access)) {
-        return None;
-    }
-    let pitch = move |access| match sp.strides(access)[mi] {
-        // One row has no distance to the next.
-        _ if sp.folds[mi].tile == 1 => size * i64::from(sp.folds[ni].tile),
-        stride => stride,
+/// The stores of a kernel that does nothing else with its product than to store it, or all of it that is above 0 (`true`).
+fn plain_stores(sp: &Space) -> Option<(&[Stored], bool)> {
+    let ni = sp.folds.len() - 1;
+    let dtype = sp.vals.first()?.dtype;
+    let zero = |v: u32| matches!(sp.vals[v as usize].node, Node::Imm(0));
+    let last = sp.stores.first()?.value;
+    let relu = match sp.vals[last as usize].node {
+        Node::MatMul => false,
+        // Rounding keeps what is above 0 there, wrapping does not.
+        Node::Binary(Opcode::VMax, a, b, _)
+            if dtype.is_float() && ((a == 0 && zero(b)) || (b == 0 && zero(a))) =>
+        {
+            true
+        }
+        _ => return None,
     };
-    Some(sp.stores.iter().map(move |s| (sp.mem(s.slot, s.access), pitch(s.access))))
+    let plain =
+        |(i, v): (usize, &Val)| i == 0 || i as u32 == last || matches!(v.node, Node::Dead | Node::Imm(_));
+    let rows = |s: &Stored| {
+        s.value == last && (sp.folds[ni].n == 1 || sp.strides(s.access)[ni] == i64::from(dtype.size()))
+    };
+    let fine = sp.vals.iter().enumerate().all(plain) && sp.stores.iter().all(rows);
+    (fine && (!relu || sp.vals[0].uses == 1)).then_some((&sp.stores[..], relu))
+}
+
+/// Bytes between rows of a stored product.
+fn row_pitch(sp: &Space, access: u32, dtype: DType) -> i64 {
+    let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
+    match sp.strides(access)[mi] {
+        // One row has no distance to the next.
+        _ if sp.folds[mi].tile == 1 => i64::from(dtype.size()) * i64::from(sp.folds[ni].tile),
+        stride => stride,
+    }
 }
 
 /// Address of a block of packed panels, and the distance between panels.

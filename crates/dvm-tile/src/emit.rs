@@ -3,11 +3,14 @@
 //! While an instruction is emitted, `Local::offset` is the number of a [`Buf`]; [`crate::place`] turns numbers into offsets.
 
 use dvm_bc::{
-    Binary, Cast, DType, Fill, FillStore, GatherElems, GatherLoad, Hints, Inst, Iota, Load, Local, LocalView,
-    Mode, Opcode, Operands, Place, Size, Space as Memory, Src, Store, Ternary, Unary, ViewLoad, ViewStore,
+    Binary, Cast, Class, DType, Fill, FillStore, GatherElems, GatherLoad, Hints, Inst, Iota, Load, Local,
+    LocalView, Mode, Opcode, Operands, Place, Size, Space as Memory, Src, Store, Ternary, Unary, ViewLoad,
+    ViewStore,
 };
 
 use crate::error::Fault;
+use crate::legal::Legal;
+use crate::lower;
 use crate::shape::{loops, mode};
 use crate::space::{Mask, Node, Space, Stored, bits};
 
@@ -59,6 +62,8 @@ pub(crate) struct Emitted {
     buf_of: Vec<u32>,
     /// Copy of a value spread over more folds, valid in the current part.
     spread_of: Vec<(Mask, u32)>,
+    /// Copy of a value in another dtype, valid in the current part.
+    wide_of: Vec<(DType, u32)>,
     /// Scratch: where each instruction of a part goes.
     moved: Vec<u32>,
 }
@@ -70,10 +75,11 @@ pub(crate) struct Emit<'a> {
     pub(crate) wide: Mask,
     /// Loads and stores have buffers of their own.
     pub(crate) private: bool,
+    pub(crate) legal: Legal,
 }
 
 impl<'a> Emit<'a> {
-    pub(crate) fn new(sp: &'a Space, out: &'a mut Emitted, private: bool) -> Emit<'a> {
+    pub(crate) fn new(sp: &'a Space, out: &'a mut Emitted, private: bool, legal: Legal) -> Emit<'a> {
         out.insts.clear();
         out.values.clear();
         out.bufs.clear();
@@ -84,7 +90,9 @@ impl<'a> Emit<'a> {
         out.buf_of.resize(sp.vals.len(), NOWHERE);
         out.spread_of.clear();
         out.spread_of.resize(sp.vals.len(), (0, NOWHERE));
-        Emit { sp, out, wide: sp.wide(), private }
+        out.wide_of.clear();
+        out.wide_of.resize(sp.vals.len(), (DType::F32, NOWHERE));
+        Emit { sp, out, wide: sp.wide(), private, legal }
     }
 
     pub(crate) fn here(&self) -> u32 {
@@ -119,6 +127,7 @@ impl<'a> Emit<'a> {
         let start = self.here();
         self.out.parts.push(Part { phase, place, start, end: start });
         self.out.spread_of.fill((0, NOWHERE));
+        self.out.wide_of.fill((DType::F32, NOWHERE));
     }
     /// Ends the part. What a walk's body reads from before must live through all its rounds.
     pub(crate) fn end(&mut self, walk: bool) {
@@ -473,6 +482,42 @@ impl<'a> Emit<'a> {
         Ok(buf)
     }
 
+    /// A tile over `mask` in another dtype.
+    pub(crate) fn convert(
+        &mut self,
+        v: u32,
+        buf: u32,
+        mask: Mask,
+        from: DType,
+        to: DType,
+    ) -> Result<u32, Fault> {
+        if from == to {
+            return Ok(buf);
+        }
+        let (rows, cols) = self.grid(mask, v)?;
+        let src = Src::Local(self.local(buf), Mode::Full);
+        let buf = self.tile_buf(mask, to);
+        let dst = self.local(buf);
+        self.push(v, Opcode::VCast, to, Cast { dst, src, from, rows, cols });
+        Ok(buf)
+    }
+
+    /// The tile of an operand over its own mask, in the dtype that its instruction runs in.
+    fn own_as(&mut self, x: u32, to: DType) -> Result<u32, Fault> {
+        let val = &self.sp.vals[x as usize];
+        let (from, mask) = (val.dtype, val.mask);
+        let (dtype, buf) = self.out.wide_of[x as usize];
+        if from != to && buf != NOWHERE && dtype == to {
+            return Ok(buf);
+        }
+        let buf = self.own(x)?;
+        let buf = self.convert(x, buf, mask, from, to)?;
+        if from != to {
+            self.out.wide_of[x as usize] = (to, buf);
+        }
+        Ok(buf)
+    }
+
     /// `op` over the value's tile, cut into rows and columns so that the most operands are read in place.
     fn elementwise<const N: usize>(
         &mut self,
@@ -500,36 +545,84 @@ impl<'a> Emit<'a> {
         let Some((_, at, (rows, cols))) = best else {
             return Err(Fault::Ragged { value: v as usize, what });
         };
+        // What the instruction runs in; its result is of that dtype, or a bool.
+        let compares = op.class() == Class::Compare;
+        let inner = if compares { from } else { to };
+        let runs = self.legal.runs_in(op.class(), if op == Opcode::VCast { to } else { inner });
+        let wide = |e: &Self, x: u32| {
+            let d = e.sp.vals[x as usize].dtype;
+            // A condition and the operand of a conversion stay as they are.
+            if d == inner && op != Opcode::VCast { runs } else { d }
+        };
         let mut bufs = [(NOWHERE, Mode::Full); N];
         for (i, &x) in xs.iter().enumerate() {
             if matches!(self.sp.vals[x as usize].node, Node::Imm(_)) {
                 continue;
             }
+            let to = wide(self, x);
             bufs[i] = match mode(have[i], &dims, at) {
-                Some(m) => (self.own(x)?, m),
-                None => (self.tile(x, mask)?, Mode::Full),
+                Some(m) => (self.own_as(x, to)?, m),
+                None => {
+                    let buf = self.tile(x, mask)?;
+                    (self.convert(x, buf, mask, self.sp.vals[x as usize].dtype, to)?, Mode::Full)
+                }
             };
         }
         let mut src = [Src::Imm(0); N];
         for (i, &x) in xs.iter().enumerate() {
+            let d = self.sp.vals[x as usize].dtype;
             src[i] = match self.sp.vals[x as usize].node {
-                Node::Imm(bits) => Src::Imm(bits),
+                Node::Imm(bits) => Src::Imm(lower::immediate(bits, d, wide(self, x))),
                 _ => Src::Local(self.local(bufs[i].0), bufs[i].1),
             };
         }
-        let buf = self.tile_buf(mask, to);
+        let result = if compares { to } else { runs };
+        let mut buf = self.tile_buf(mask, result);
         let dst = self.local(buf);
         match *src.as_slice() {
             [src] if op == Opcode::VCast => {
                 let from = self.sp.vals[xs[0] as usize].dtype;
                 self.push(v, op, to, Cast { dst, src, from, rows, cols });
             }
-            [src] => self.push(v, op, from, Unary { dst, src, rows, cols }),
-            [a, b] => self.push(v, op, from, Binary { dst, a, b, rows, cols }),
-            [a, b, c] => self.push(v, op, to, Ternary { dst, a, b, c, rows, cols }),
+            [src] => self.push(v, op, runs, Unary { dst, src, rows, cols }),
+            [a, b] => {
+                self.push(v, op, runs, Binary { dst, a, b, rows, cols });
+                if op == Opcode::VShr && runs != inner && lower::is_signed(inner) {
+                    buf = self.narrow_shift(v, buf, b, (inner, runs), (rows, cols));
+                }
+            }
+            [a, b, c] => self.push(v, op, runs, Ternary { dst, a, b, c, rows, cols }),
             _ => {}
         }
+        let buf = self.convert(v, buf, mask, result, to)?;
         self.place_value(v, buf);
         Ok(())
+    }
+
+    /// A right shift by the narrow dtype's width or more gives 0, though the wide one has bits left.
+    fn narrow_shift(
+        &mut self,
+        v: u32,
+        shifted: u32,
+        by: Src,
+        (narrow, wide): (DType, DType),
+        (rows, cols): (Size, Size),
+    ) -> u32 {
+        let width = u64::from(8 * narrow.size());
+        let full = u64::from(rows.body) * u64::from(cols.body);
+        let inside = self.buf(full, 1, Memory::Ub);
+        let dst = self.local(inside);
+        let again = |e: &mut Self| match by {
+            Src::Local(l, m) => Src::Local(e.local(l.offset), m),
+            Src::Imm(_) => by,
+        };
+        let a = again(self);
+        self.push(v, Opcode::VLt, wide, Binary { dst, a, b: Src::Imm(width), rows, cols });
+        let buf = self.buf(full.saturating_mul(u64::from(wide.size())), wide.size(), Memory::Ub);
+        let a = Src::Local(self.local(inside), Mode::Full);
+        let b = Src::Local(self.local(shifted), Mode::Full);
+        let dst = self.local(buf);
+        self.push(v, Opcode::VSelect, wide, Ternary { dst, a, b, c: Src::Imm(0), rows, cols });
+        buf
     }
 }

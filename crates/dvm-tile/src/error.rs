@@ -111,6 +111,12 @@ pub enum Fault {
         /// What is missing.
         what: &'static str,
     },
+    /// The machine has no such instructions, and none over a wider dtype that could do their work.
+    #[error("the machine has no {}", lacks.join(", "))]
+    Illegal {
+        /// Each instruction and dtype: `vadd of i64`.
+        lacks: Vec<String>,
+    },
     /// A field of an instruction does not fit its encoding.
     #[error(transparent)]
     Encode(#[from] EncodeError),

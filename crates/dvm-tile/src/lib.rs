@@ -8,6 +8,7 @@ mod cost;
 mod cube;
 mod emit;
 mod error;
+mod legal;
 mod lower;
 mod place;
 mod plan;

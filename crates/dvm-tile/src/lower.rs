@@ -24,6 +24,24 @@ pub(crate) const fn dtype(d: dvm_ir::DType) -> DType {
     }
 }
 
+/// The evaluator's name of a dtype.
+fn value_dtype(d: DType) -> dvm_ir::DType {
+    dvm_ir::DType::ALL.iter().copied().find(|&x| dtype(x) == d).unwrap_or(dvm_ir::DType::F32)
+}
+
+/// i8, i16, i32 or i64.
+pub(crate) const fn is_signed(d: DType) -> bool {
+    matches!(d, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+}
+
+/// Bits of a scalar in a dtype that holds its value.
+pub(crate) fn immediate(bits: u64, from: DType, to: DType) -> u64 {
+    if from == to {
+        return bits;
+    }
+    dvm_ir::Scalar::from_bits(bits, value_dtype(from)).to_bits(value_dtype(to))
+}
+
 /// What a unary op becomes.
 pub(crate) enum Lowered {
     /// An instruction.
@@ -130,6 +148,11 @@ pub(crate) const fn combine(r: KReduce) -> Opcode {
         KReduce::Any => Opcode::VOr,
         KReduce::All => Opcode::VAnd,
     }
+}
+
+/// The neutral element of a reduction in the bytecode's dtype.
+pub(crate) fn neutral(r: KReduce, d: DType) -> u64 {
+    identity(r, value_dtype(d))
 }
 
 /// The result of a reduction over nothing, as bits of the dtype.

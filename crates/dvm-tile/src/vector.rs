@@ -6,7 +6,9 @@
 //! vary along the walk (*static*) is computed before or after a walk and lives on.
 
 use dvm_bc::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, sum_dtype};
-use dvm_bc::{ArgReduce, Binary, Cast, CumSum, DType, Init, Mode, Opcode, Place, Reduce, Size, Src, Strides};
+use dvm_bc::{
+    ArgReduce, Binary, Class, CumSum, DType, Init, Mode, Opcode, Place, Reduce, Size, Src, Strides,
+};
 use dvm_ir::kernel::KReduce;
 
 use crate::cost::needed;
@@ -57,10 +59,11 @@ pub(crate) fn whole(e: &mut Emit<'_>, v: u32) -> Result<(), Fault> {
             let (dtype, mask) = (val.dtype, val.mask);
             let several = reduced_runs(need, over).filter(|r| r & e.wide != 0).count() > 1;
             let inside = if several { partial(op, dtype) } else { dtype };
+            let inside = e.legal.runs_in(Class::Reduce, inside);
             let buf = e.tile(x, need)?;
-            let buf = convert(e, v, buf, need, dtype, inside)?;
+            let buf = e.convert(v, buf, need, dtype, inside)?;
             let buf = runs(e, v, op, inside, buf, need, over)?;
-            let buf = convert(e, v, buf, mask, inside, dtype)?;
+            let buf = e.convert(v, buf, mask, inside, dtype)?;
             e.place_value(v, buf);
             Ok(())
         }
@@ -269,21 +272,13 @@ fn runs(
 }
 
 /// The dtype of partial results: a sum of halves is f32 until it is whole.
-fn partial(op: KReduce, dtype: DType) -> DType {
+pub(crate) fn partial(op: KReduce, dtype: DType) -> DType {
     if op == KReduce::Sum { sum_dtype(dtype) } else { dtype }
 }
 
-/// A tile over `mask` in another dtype.
-fn convert(e: &mut Emit<'_>, v: u32, buf: u32, mask: Mask, from: DType, to: DType) -> Result<u32, Fault> {
-    if from == to {
-        return Ok(buf);
-    }
-    let (rows, cols) = e.grid(mask, v)?;
-    let src = Src::Local(e.local(buf), Mode::Full);
-    let buf = e.tile_buf(mask, to);
-    let dst = e.local(buf);
-    e.push(v, Opcode::VCast, to, Cast { dst, src, from, rows, cols });
-    Ok(buf)
+/// The dtype of partial results on a machine.
+fn kept(e: &Emit<'_>, op: KReduce, dtype: DType) -> DType {
+    e.legal.runs_in(Class::Reduce, partial(op, dtype))
 }
 
 /// The last run, if its instruction can accumulate in the order of the whole reduction.
@@ -309,17 +304,11 @@ fn begin_carry(e: &mut Emit<'_>, ph: &mut Phases, v: u32, seq: Mask) -> Result<(
         ph.carry[v as usize].1 = Carry::Exact;
         return Ok(());
     }
-    let (dtype, mask) = (partial(op, val.dtype), val.mask);
+    let (dtype, mask) = (kept(e, op, val.dtype), val.mask);
     let buf = e.tile_buf(mask, dtype);
-    e.fill_into(v, buf, dtype, neutral(op, dtype), mask)?;
+    e.fill_into(v, buf, dtype, lower::neutral(op, dtype), mask)?;
     ph.carry[v as usize] = (buf, Carry::Joined);
     Ok(())
-}
-
-/// The neutral element of a reduction in the bytecode's dtype.
-fn neutral(op: KReduce, dtype: DType) -> u64 {
-    let d = dvm_ir::DType::ALL.iter().copied().find(|&d| lower::dtype(d) == dtype);
-    d.map_or(0, |d| lower::identity(op, d))
 }
 
 /// The body's part of a reduction over walked folds.
@@ -337,11 +326,11 @@ fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(
         ph.carry[v as usize].0 = index;
         return Ok(());
     };
-    let kept = partial(op, dtype);
+    let kept = kept(e, op, dtype);
     let mut buf = e.tile(x, need)?;
     match ph.carry[v as usize] {
         (acc, Carry::Joined) => {
-            buf = convert(e, v, buf, need, dtype, kept)?;
+            buf = e.convert(v, buf, need, dtype, kept)?;
             buf = runs(e, v, op, kept, buf, need, over)?;
             let (rows, cols) = e.grid(mask, v)?;
             let (a, b) = (e.local(acc), e.local(buf));
@@ -352,8 +341,8 @@ fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(
             let last = reduced_runs(need, over).filter(|r| r & e.wide != 0).last().unwrap_or(0);
             // A single run takes halves as they are.
             let several = reduced_runs(need, over & !last).any(|r| r & e.wide != 0);
-            let inside = if several { kept } else { dtype };
-            buf = convert(e, v, buf, need, dtype, inside)?;
+            let inside = e.legal.runs_in(Class::Reduce, if several { kept } else { dtype });
+            buf = e.convert(v, buf, need, dtype, inside)?;
             buf = runs(e, v, op, inside, buf, need, over & !last)?;
             let (outer, red, inner) = counts(e, v, need & !(over & !last), last)?;
             let src = e.local(buf);
@@ -378,7 +367,7 @@ fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
         e.place_value(v, acc);
         return Ok(());
     };
-    let kept = partial(op, dtype);
+    let kept = kept(e, op, dtype);
     let mut buf = acc;
     if op == KReduce::Sum && matches!(carry, Carry::Exact) {
         // The state is two planes whose sum is the value: a reduction of two rows.
@@ -390,7 +379,7 @@ fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
         let o = Reduce { dst, src, outer: Size::ONE, red: Size::fixed(2), inner, init: Init::Always };
         e.push(v, Opcode::VSum, kept, o);
     }
-    let buf = convert(e, v, buf, mask, kept, dtype)?;
+    let buf = e.convert(v, buf, mask, kept, dtype)?;
     e.place_value(v, buf);
     Ok(())
 }
@@ -401,10 +390,12 @@ fn arg_reduce(e: &mut Emit<'_>, v: u32, init: Init) -> Result<(u32, u32), Fault>
     let Node::ArgReduce { op, x, fold, last } = val.node else {
         return Err(Fault::Malformed { value: v as usize, what: "is no index of an extreme" });
     };
-    let dtype = e.sp.vals[x as usize].dtype;
+    let from = e.sp.vals[x as usize].dtype;
+    let dtype = e.legal.runs_in(Class::Scan, from);
     let need = needed(val, e.sp);
     let (outer, red, inner) = counts(e, v, need, 1 << fold)?;
     let buf = e.tile(x, need)?;
+    let buf = e.convert(v, buf, need, from, dtype)?;
     let src = e.local(buf);
     let (at, best) = (e.tile_buf(val.mask, val.dtype), e.tile_buf(val.mask, dtype));
     let (index, value) = (e.local(at), e.local(best));
@@ -423,9 +414,10 @@ fn arg_reduce(e: &mut Emit<'_>, v: u32, init: Init) -> Result<(u32, u32), Fault>
 fn cum_sum(e: &mut Emit<'_>, v: u32, init: Init, start: Option<u32>) -> Result<(), Fault> {
     let val = &e.sp.vals[v as usize];
     let Node::CumSum { x, fold, exclusive, reverse } = val.node else { return Ok(()) };
-    let (dtype, need) = (val.dtype, needed(val, e.sp));
+    let (dtype, need) = (e.legal.runs_in(Class::Scan, val.dtype), needed(val, e.sp));
     let (outer, red, inner) = counts(e, v, need, 1 << fold)?;
     let buf = e.tile(x, need)?;
+    let buf = e.convert(v, buf, need, val.dtype, dtype)?;
     let src = e.local(buf);
     let kept = sum_dtype(dtype);
     let bytes = e.sp.elements(need & !(1 << fold)).saturating_mul(u64::from(kept.size()));
@@ -443,6 +435,7 @@ fn cum_sum(e: &mut Emit<'_>, v: u32, init: Init, start: Option<u32>) -> Result<(
         // The next piece starts from it.
         e.out.bufs[held as usize].last = u32::MAX;
     }
+    let to = e.convert(v, to, need, dtype, val.dtype)?;
     e.place_value(v, to);
     Ok(())
 }

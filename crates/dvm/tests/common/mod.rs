@@ -211,6 +211,17 @@ pub(crate) fn program(k: &K, spec: &MachineSpec) -> Result<(Program, dvm_tile::T
             zero,
         });
     }
+    if tiling.ring > 0 {
+        args.push(Arg {
+            name: "ring".into(),
+            role: Role::Ring,
+            dtype: dvm_bc::DType::U8,
+            bytes: tiling.ring,
+            align: 64,
+            layout: Layout::Plain,
+            zero: false,
+        });
+    }
     let slots = (0..args.len() as u32).map(|a| (a, 0)).collect();
     let unit = Unit { template: 0, slots, weight: 1 };
     let program = Program {
@@ -244,6 +255,8 @@ pub(crate) fn run(k: &K, spec: &MachineSpec, isa: Isa, workers: usize) -> Vec<Te
     let verified = Verified::new(program, &Limits::default()).unwrap_or_else(|e| {
         panic!("{name} on {}:\n{tiling}\n{e}\n{}", spec.target.name, k.kernel.display(&k.dims))
     });
+    let hazards = dvm_npu::hazard::prove(&verified);
+    assert!(hazards.is_sound(), "{name} on {}: {hazards}\n{}", spec.target.name, dvm_bc::disasm(&verified));
     let mut options = BuildOptions::default();
     options.isa = isa;
     let exe = Executable::with_options(verified, &options).unwrap();
@@ -263,6 +276,12 @@ pub(crate) fn run(k: &K, spec: &MachineSpec, isa: Isa, workers: usize) -> Vec<Te
             None => ArgRef::In(t.bytes()),
         });
     }
+    let mut ring = Tensor::zeros(DType::U64, &[(tiling.ring as usize).div_ceil(8)]).unwrap();
+    if tiling.ring > 0 {
+        args.push(ArgRef::Out(&mut ring.bytes_mut()[..tiling.ring as usize]));
+    }
+    // Workers share the one copy of the ring that is bound here.
+    let workers = if tiling.ring > 0 { 1 } else { workers };
     let runtime = Runtime::new(Arc::new(Pool::new(workers)));
     runtime.launch(&exe, &mut args).unwrap_or_else(|e| panic!("{name} on {}: {e}", spec.target.name));
     drop(args);
@@ -275,7 +294,7 @@ pub(crate) fn check(k: &K) {
     let name = &k.kernel.name;
     dvm_ir::eval::eval_kernel(&k.kernel, &k.dims, &Bindings::new(), &mut expect)
         .unwrap_or_else(|e| panic!("{name}: {e}"));
-    for spec in ["host-ref", "tiny", "ascend-910b2"] {
+    for spec in ["host-ref", "tiny", "ascend-910b2", "ascend-950"] {
         let spec = MachineSpec::named(spec).unwrap();
         let got = run(k, &spec, Isa::detect(), 2);
         for (i, o) in k.kernel.operands.iter().enumerate().filter(|o| o.1.write) {

@@ -24,6 +24,10 @@ pub(crate) fn run_plan(
         let tilings: Vec<String> = compiled.tilings.iter().map(ToString::to_string).collect();
         format!("verify: {e}\n{}\n{}", tilings.join("\n"), plan)
     })?;
+    let hazards = dvm_npu::hazard::prove(&program);
+    if !hazards.is_sound() {
+        return Err(format!("{hazards}\n{}", dvm_bc::disasm(&program)));
+    }
     let exe = Executable::with_options(program, options).map_err(|e| e.to_string())?;
     let mut outputs = vec![];
     for o in &plan.outputs {
@@ -37,11 +41,10 @@ pub(crate) fn run_plan(
     words.fill(0x7f);
     let skip = words.as_ptr().align_offset(64);
     let mut workspace = Some(&mut words[skip..skip + n]);
-    let ring = compiled.arg_buffers.iter().zip(&compiled.program.args).find(|(b, _)| **b == ArgBinding::Ring);
-    let mut ring = vec![0u64; ring.map_or(0, |(_, a)| a.bytes as usize).div_ceil(8)];
-    let ring_bytes = compiled.program.args.iter().zip(&compiled.arg_buffers);
-    let ring_bytes = ring_bytes.filter(|(_, b)| **b == ArgBinding::Ring).map(|(a, _)| a.bytes as usize).sum();
-    let mut ring = Some(&mut bytemuck::cast_slice_mut::<u64, u8>(&mut ring)[..ring_bytes]);
+    let args = compiled.program.args.iter().zip(&compiled.arg_buffers);
+    let ring_bytes: u64 = args.filter(|(_, b)| **b == ArgBinding::Ring).map(|(a, _)| a.bytes).sum();
+    let mut ring = Tensor::zeros(DType::U64, &[(ring_bytes as usize).div_ceil(8)]).unwrap();
+    let mut ring = Some(&mut ring.bytes_mut()[..ring_bytes as usize]);
     let packed: Vec<Option<Tensor>> = compiled
         .arg_buffers
         .iter()
@@ -68,7 +71,8 @@ pub(crate) fn run_plan(
             ArgBinding::Ring => ArgRef::Out(ring.take().unwrap()),
         });
     }
-    let runtime = Runtime::new(Arc::new(Pool::new(2)));
+    // Workers share the one copy of the ring that is bound here.
+    let runtime = Runtime::new(Arc::new(Pool::new(if ring_bytes > 0 { 1 } else { 2 })));
     runtime.launch(&exe, &mut args).map_err(|e| format!("launch: {e}"))?;
     drop(args);
     Ok(outputs)
