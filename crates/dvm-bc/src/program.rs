@@ -17,7 +17,8 @@ pub enum Role {
     /// Scratch. All intermediates live in one workspace argument.
     Workspace,
     /// Scratch that is private to a group of cores: what a tile stores it loads itself. The argument's extent is that of one
-    /// copy; a machine has as many as it runs tiles at once.
+    /// copy; a machine has as many as it runs tiles at once. Units may share a ring: a group finishes one before it starts the
+    /// next.
     Ring,
 }
 

@@ -298,7 +298,9 @@ impl Checker<'_> {
                 self.infos[unit.template as usize].slots.iter().zip(&unit.slots).enumerate()
             {
                 let home = self.home[arg as usize];
-                if (used.reads || used.writes) && self.stamp[home as usize] == index + 1 {
+                // Each group of cores has its own copy of a ring, and finishes a unit before it starts the next.
+                let ring = self.program.args[arg as usize].role == Role::Ring;
+                if (used.reads || used.writes) && self.stamp[home as usize] == index + 1 && !ring {
                     let (lo, hi) = (offset as i64 + used.lo, offset as i64 + used.hi);
                     entries.push(Entry { home, lo, hi, unit: u as u32, slot: s as u16, writes: used.writes });
                 }
@@ -310,9 +312,7 @@ impl Checker<'_> {
                 if !self.spend(1) {
                     break;
                 }
-                // Each group of cores has its own copy of a ring; a tile sees to its order itself.
-                let ring = self.program.args[a.home as usize].role == Role::Ring;
-                if (a.writes || b.writes) && !(ring && a.unit == b.unit) {
+                if a.writes || b.writes {
                     let pair = (&step.units[a.unit as usize], &step.units[b.unit as usize]);
                     self.pair(index, pair.0, a, pair.1, b);
                 }
