@@ -87,6 +87,19 @@ pub(super) fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl
             use_(o.index, tile(o.rows, o.cols), o.index_dtype.size(), true, false);
             use_(o.dst, tile(o.rows, o.cols), size, false, true);
         }
+        Operands::ScatterStore(o) => {
+            use_(o.index, u64::from(o.rows.body), o.index_dtype.size(), true, false);
+            use_(o.src, tile(o.rows, o.cols), size, true, false);
+        }
+        Operands::ScatterElems(o) => {
+            use_(o.index, tile(o.rows, o.cols), o.index_dtype.size(), true, false);
+            use_(o.src, tile(o.rows, o.cols), size, true, false);
+        }
+        Operands::CompressStore(o) => {
+            use_(o.mask, u64::from(o.rows.body), 1, true, false);
+            use_(o.src, tile(o.rows, o.cols), size, true, false);
+            use_(o.count, 1, 8, updated(o.init), true);
+        }
         Operands::Iota(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
         Operands::LocalView(o) => {
             let (mut lo, mut hi) = (0i64, 0i64);
@@ -103,6 +116,24 @@ pub(super) fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl
             };
             use_(local, n, size, true, false);
             use_(o.dst, loops(&o.loops), size, false, true);
+        }
+        Operands::Shape(o) => {
+            let from = match inst.op {
+                Opcode::VBroadcastX => u64::from(o.rows.body),
+                Opcode::VBroadcastY => u64::from(o.cols.body),
+                _ => tile(o.rows, o.cols),
+            };
+            use_(o.src, from, size, true, false);
+            use_(o.dst, tile(o.rows, o.cols), size, false, true);
+        }
+        Operands::ClearPad(o) => use_(o.dst, u64::from(o.rows.body).saturating_mul(o.pitch), size, true, true),
+        Operands::RemovePad(o) => {
+            use_(o.src, u64::from(o.rows.body).saturating_mul(o.pitch), size, true, false);
+            use_(o.dst, tile(o.rows, o.cols), size, false, true);
+        }
+        Operands::SortKv(o) => {
+            use_(o.key, tile(o.rows, o.cols), size, true, true);
+            use_(o.value, tile(o.rows, o.cols), 8, true, true);
         }
         Operands::Reduce(o) => {
             use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
@@ -125,7 +156,17 @@ pub(super) fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl
             let elem = dvm_bc::layout::acc_dtype(inst.dtype).map_or(0, DType::size);
             use_(o.acc, tile(o.m, o.n), elem, updated(o.init), true);
         }
-        _ => {}
+        Operands::AccStore(o) => use_(o.acc, tile(o.m, o.n), o.from.size(), true, false),
+        // Packed operands are known by their handles; the verifier keeps their buffers apart.
+        Operands::LoadA(_) | Operands::LoadB(_) | Operands::BindB(_) => {}
+        Operands::FillStore(_) | Operands::OnPipe(_) | Operands::Cross(_) | Operands::Control(_) => {}
+        // Elementwise: done above.
+        Operands::Unary(_)
+        | Operands::Binary(_)
+        | Operands::Ternary(_)
+        | Operands::Cast(_)
+        | Operands::Fill(_)
+        | Operands::AccToUb(_) => {}
     }
 }
 
@@ -171,6 +212,14 @@ pub(super) fn store_hull(inst: &Inst, extents: &[u32]) -> Option<(u16, i64, i64)
             loops = o.loops.iter().map(|l| rows(l.count, l.stride)).collect();
             (&o.dst, size)
         }
+        Operands::AccStore(o) => {
+            loops = [rows(o.m, o.pitch)].into_iter().collect();
+            (&o.dst, row(o.n))
+        }
+        // Data decide where they write.
+        Operands::ScatterStore(o) => return Some((o.dst.slot, i64::MIN, i64::MAX)),
+        Operands::ScatterElems(o) => return Some((o.dst.slot, i64::MIN, i64::MAX)),
+        Operands::CompressStore(o) => return Some((o.dst.slot, i64::MIN, i64::MAX)),
         _ => return None,
     };
     let walks = mem.strides.iter().map(|&(e, s)| (extents.get(usize::from(e)).copied().unwrap_or(1), s));
