@@ -95,6 +95,24 @@ impl Code {
         }
         Ok(())
     }
+    /// Decodes over the elements of `out` from `at` on, appending where there are no more: for who decodes again and again. Returns
+    /// the end of what was decoded.
+    ///
+    /// # Errors
+    /// The words are not instructions. The elements from `at` on are then some instructions.
+    pub fn decode_over(&self, out: &mut Vec<Inst>, mut at: usize) -> Result<usize, DecodeError> {
+        let mut decoder = crate::decode::Decoder::new(&self.words);
+        loop {
+            if out.len() <= at {
+                out.push(crate::decode::blank());
+            }
+            match decoder.read(&mut out[at]) {
+                None => return Ok(at),
+                Some(result) => result?,
+            }
+            at += 1;
+        }
+    }
     /// Decodes the instructions in order; ends after the first error.
     pub fn iter(&self) -> impl Iterator<Item = Result<Inst, DecodeError>> + '_ {
         crate::decode::Decoder::new(&self.words)

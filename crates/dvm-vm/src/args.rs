@@ -14,11 +14,13 @@ pub enum ArgRef<'a> {
     /// An input that lives in the memory of the output with this index, which the launch overwrites. The program must declare
     /// the pair as alias.
     SameAs(usize),
+    /// A ring: no memory of the caller's, because each worker has a copy of its own.
+    Ring,
 }
 
 /// Whether an argument holds tiles of any dtype that its declared alignment allows (verified).
 pub(crate) fn scratch(role: Role) -> bool {
-    matches!(role, Role::Workspace | Role::Ring)
+    role == Role::Workspace
 }
 
 /// Checks arguments against a program, clears those that ask for it, and collects their addresses.
@@ -36,8 +38,11 @@ pub(crate) fn bind(
         let role = |role, given| LaunchError::ArgRole { arg: i, name: name(), role, given };
         let (ptr, len) = match (arg.role, given) {
             (Role::Input | Role::Weight, ArgRef::In(bytes)) => (bytes.as_ptr().cast_mut(), bytes.len()),
-            (Role::Output | Role::Workspace | Role::Ring, ArgRef::Out(bytes)) => {
-                (bytes.as_mut_ptr(), bytes.len())
+            (Role::Output | Role::Workspace, ArgRef::Out(bytes)) => (bytes.as_mut_ptr(), bytes.len()),
+            (Role::Ring, ArgRef::Ring) => {
+                // Nobody follows it: slots bound to a ring get the worker's copy.
+                out.push(std::ptr::null_mut());
+                continue;
             }
             (Role::Input, ArgRef::SameAs(other)) => {
                 let pair = (i as u32, u32::try_from(*other).unwrap_or(u32::MAX));
@@ -48,11 +53,22 @@ pub(crate) fn bind(
                 out.push(std::ptr::null_mut());
                 continue;
             }
-            (Role::Input, _) => return Err(role("input", "writable memory")),
-            (Role::Weight, _) => return Err(role("weight", "writable memory")),
-            (Role::Output, _) => return Err(role("output", "read-only memory")),
-            (Role::Workspace, _) => return Err(role("workspace", "read-only memory")),
-            (Role::Ring, _) => return Err(role("ring", "read-only memory")),
+            (expected, given) => {
+                let expected = match expected {
+                    Role::Input => "input",
+                    Role::Weight => "weight",
+                    Role::Output => "output",
+                    Role::Workspace => "workspace",
+                    Role::Ring => "ring",
+                };
+                let given = match given {
+                    ArgRef::In(_) => "read-only memory",
+                    ArgRef::Out(_) => "writable memory",
+                    ArgRef::SameAs(_) => "the memory of another argument",
+                    ArgRef::Ring => "a ring",
+                };
+                return Err(role(expected, given));
+            }
         };
         if len as u64 != arg.bytes {
             return Err(LaunchError::ArgBytes { arg: i, name: name(), expected: arg.bytes, got: len as u64 });

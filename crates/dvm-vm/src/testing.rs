@@ -136,7 +136,9 @@ impl GuardedArgs {
         let maps = program.args.iter().map(|a| {
             // What `launch` demands, and no more.
             let align = if crate::args::scratch(a.role) { a.align.min(8) } else { a.dtype.size() };
-            Mapping::new(usize::try_from(a.bytes).map_err(too_large)?, align as usize, edge)
+            // A ring is the workers' own.
+            let bytes = if a.role == Role::Ring { 0 } else { a.bytes };
+            Mapping::new(usize::try_from(bytes).map_err(too_large)?, align as usize, edge)
         });
         let writes = program.args.iter().map(|a| !matches!(a.role, Role::Input | Role::Weight));
         Ok(GuardedArgs { maps: maps.collect::<io::Result<_>>()?, writes: writes.collect() })
@@ -195,6 +197,7 @@ impl GuardedArgs {
             .enumerate()
             .map(|(i, (map, &writes))| match aliases.iter().find(|a| a.0 as usize == i) {
                 Some(alias) => ArgRef::SameAs(alias.1 as usize),
+                None if exe.program().args[i].role == Role::Ring => ArgRef::Ring,
                 None if writes => ArgRef::Out(map.bytes_mut()),
                 None => ArgRef::In(map.bytes()),
             })

@@ -104,6 +104,7 @@ enum Source {
     Input(usize),
     Output(usize),
     Weight(usize),
+    Ring,
     Workspace,
 }
 
@@ -255,6 +256,7 @@ impl BundleSession {
                     Source::Weight(i) => {
                         ArgRef::In(self.bundle.weights[i].data.as_deref().unwrap_or_default())
                     }
+                    Source::Ring => ArgRef::Ring,
                     Source::Workspace => ArgRef::Out(workspace.take().ok_or_else(twice)?),
                 });
             }
@@ -318,9 +320,7 @@ fn prepare(
             Role::Weight => {
                 Source::Weight(bundle.weights.iter().position(|w| w.name == a.name).ok_or_else(unknown)?)
             }
-            Role::Ring => {
-                return Err(Error::Launch(format!("argument `{}`: rings are not run here", a.name)));
-            }
+            Role::Ring => Source::Ring,
             Role::Workspace => {
                 workspace = usize::try_from(a.bytes).unwrap_or(usize::MAX);
                 Source::Workspace

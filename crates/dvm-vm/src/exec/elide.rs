@@ -10,7 +10,7 @@ use dvm_bc::{DType, Inst, Local, Operands, Program, Size, Space, Template};
 use smallvec::SmallVec;
 
 use super::predecode::Decoded;
-use super::uses::{Elementwise, area, contiguous, elementwise, locals, store_hull};
+use super::uses::{Elementwise, contiguous, elementwise, locals, store_hull};
 use super::{BASE_BOUND, BuildOptions};
 
 /// Buffers a template may have.
@@ -43,12 +43,19 @@ pub(super) struct Access {
     pub(super) source: [u64; 3],
 }
 
-/// What to do with the instructions of a template.
-#[derive(Debug, Default)]
+/// What to do with the instructions of a template, and what that was found from. Kept for its allocations.
+#[derive(Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
+    pub(super) buffers: Vec<Buffer>,
+    /// (space and begin, end) of each buffer.
+    keys: Vec<(u64, u64)>,
+    pub(super) access: Vec<Access>,
+    pub(super) ews: Vec<Option<Elementwise>>,
     /// Local operands that are bound to arguments (a base), or to another local operand.
     bound: SmallVec<[(Local, Bound); 8]>,
+    /// Buffers that meet those.
+    bound_buffers: u64,
     bases: u32,
 }
 
@@ -81,52 +88,60 @@ pub(super) struct Step {
 }
 
 impl Plan {
-    pub(super) fn new(
+    /// Forgets everything: each instruction is executed as it stands.
+    pub(super) fn clear(&mut self) {
+        self.steps.clear();
+        self.buffers.clear();
+        self.keys.clear();
+        self.access.clear();
+        self.ews.clear();
+        self.bound.clear();
+        self.bound_buffers = 0;
+        self.bases = BASE_BOUND;
+    }
+
+    /// Plans a template.
+    pub(super) fn make(
+        &mut self,
         template: &Template,
         decoded: &Decoded,
         options: &BuildOptions,
         in_place: bool,
         stores_meet: bool,
         block: u32,
-    ) -> Plan {
+    ) {
+        self.clear();
+        let insts = decoded.insts();
         let mut a = Analysis {
-            insts: &decoded.insts,
+            insts,
             block: u64::from(block),
-            buffers: SmallVec::new(),
-            keys: SmallVec::new(),
-            access: vec![Access::default(); decoded.insts.len()],
-            ews: decoded.insts.iter().map(elementwise).collect(),
             too_many: false,
             stores: options.elide && !in_place && !stores_meet,
-            plan: Plan {
-                steps: vec![Step::default(); decoded.insts.len()],
-                bound: SmallVec::new(),
-                bases: BASE_BOUND,
-            },
+            plan: self,
         };
+        a.plan.access.resize(insts.len(), Access::default());
+        a.plan.steps.resize(insts.len(), Step::default());
         a.collect();
         if a.too_many {
-            return Plan { bases: BASE_BOUND, ..Plan::default() };
+            self.clear();
+            return;
         }
         a.relate();
         if options.elide && !in_place {
             a.loads();
         }
         // Liveness at the end of a phase: whatever some section of it or of a later phase reads first.
-        let sections: Vec<Range<usize>> =
-            decoded.ends.iter().scan(0, |from, &end| Some(std::mem::replace(from, end)..end)).collect();
         let mut after = 0u64;
-        let mut end = sections.len();
+        let mut end = decoded.ends.len();
         for phase in template.phases.iter().rev() {
             let first = end - phase.sections.len();
-            let own = &sections[first..end];
-            after |= own.iter().fold(0, |live, s| live | a.exposed(s.clone(), 0));
+            let own = first..end;
+            after |= own.clone().fold(0, |live, s| live | a.exposed(decoded.section(s), 0));
             for s in own {
-                a.section(s.clone(), after, options);
+                a.section(decoded.section(s), after, options);
             }
             end = first;
         }
-        a.plan
     }
 
     pub(super) fn step(&self, at: usize) -> Step {
@@ -135,9 +150,31 @@ impl Plan {
     pub(super) fn bound(&self, local: Local) -> Option<Bound> {
         self.bound.iter().find(|(l, _)| *l == local).map(|&(_, b)| b)
     }
+    /// As [`Plan::bound`], of source `i` of elementwise instruction `at`.
+    pub(super) fn bound_source(&self, at: usize, i: usize, local: Local) -> Option<Bound> {
+        let mask = self.access.get(at).map_or(0, |a| a.source[i]);
+        if mask & self.bound_buffers == 0 { None } else { self.bound(local) }
+    }
+    /// As [`Plan::bound`], of the result of elementwise instruction `at`.
+    pub(super) fn bound_result(&self, at: usize, local: Local) -> Option<Bound> {
+        let mask = self.access.get(at).map_or(0, |a| a.writes);
+        if mask & self.bound_buffers == 0 { None } else { self.bound(local) }
+    }
+    fn bind(&mut self, local: Local, meets: u64, to: Bound) {
+        self.bound.push((local, to));
+        self.bound_buffers |= meets;
+    }
     /// Bases used.
     pub(super) fn bases(&self) -> u32 {
         self.bases.max(BASE_BOUND)
+    }
+    fn base(&mut self) -> u32 {
+        self.bases += 1;
+        self.bases - 1
+    }
+    /// The buffer of the one bit of a mask.
+    fn buffer(&self, mask: u64) -> Option<Buffer> {
+        self.buffers.get(mask.trailing_zeros() as usize).copied()
     }
 }
 
@@ -149,7 +186,7 @@ pub(super) fn stores_meet(program: &Program, number: usize, template: &Template,
         let extents: SmallVec<[u32; 12]> = template.parallel.iter().chain(&phase.seq).copied().collect();
         for _ in &phase.sections {
             let end = decoded.ends[section];
-            hulls.extend(decoded.insts[at..end].iter().filter_map(|i| store_hull(i, &extents)));
+            hulls.extend(decoded.insts()[at..end].iter().filter_map(|i| store_hull(i, &extents)));
             (at, section) = (end, section + 1);
         }
     }
@@ -171,45 +208,61 @@ pub(super) fn stores_meet(program: &Program, number: usize, template: &Template,
 pub(super) struct Analysis<'a> {
     pub(super) insts: &'a [Inst],
     pub(super) block: u64,
-    pub(super) buffers: SmallVec<[Buffer; 32]>,
-    /// (space and begin, end) of each buffer.
-    pub(super) keys: SmallVec<[(u64, u64); 32]>,
-    pub(super) access: Vec<Access>,
-    pub(super) ews: Vec<Option<Elementwise>>,
     pub(super) too_many: bool,
     /// Stores may be bound.
     pub(super) stores: bool,
-    pub(super) plan: Plan,
+    pub(super) plan: &'a mut Plan,
+}
+
+/// Numbers of buffers by their bytes: open addressing, twice as many places as there are buffers.
+struct Places([u8; 2 * BUFFERS]);
+
+impl Places {
+    const FREE: u8 = u8::MAX;
+
+    /// The place of a buffer, or the free one where it belongs.
+    fn find(&mut self, key: (u64, u64), keys: &[(u64, u64)]) -> &mut u8 {
+        let spread = (key.0 ^ key.1.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut i = (spread >> 57) as usize;
+        while self.0[i] != Places::FREE && keys[usize::from(self.0[i])] != key {
+            i = (i + 1) % self.0.len();
+        }
+        &mut self.0[i]
+    }
 }
 
 impl Analysis<'_> {
     /// Numbers the buffers and notes who touches them.
     fn collect(&mut self) {
-        for i in 0..self.insts.len() {
-            let insts = self.insts;
+        let mut places = Places([Places::FREE; 2 * BUFFERS]);
+        let (block, plan) = (self.block, &mut *self.plan);
+        for (inst, a) in self.insts.iter().zip(&mut plan.access) {
+            let (keys, buffers, too_many) = (&mut plan.keys, &mut plan.buffers, &mut self.too_many);
             let mut source = 0;
-            locals(&insts[i], self.ews[i], &mut |u| {
-                let lo = u64::from(u.local.offset) * self.block;
+            let ew = elementwise(inst);
+            locals(inst, ew.as_ref(), &mut |u| {
+                let lo = u64::from(u.local.offset) * block;
                 let hi = lo.saturating_add(u.bytes);
                 // Sources come first.
                 let number = source;
                 source += 1;
-                if hi == lo {
+                if hi == lo || *too_many {
                     return;
                 }
-                let key = (u.local.space as u64) << 62 | lo;
-                let n = self.keys.iter().position(|k| *k == (key, hi)).unwrap_or_else(|| {
-                    self.keys.push((key, hi));
-                    let none =
-                        Buffer { space: u.local.space, lo, hi, writes: 0, read_size: 0, meets: 0, covers: 0 };
-                    self.buffers.push(none);
-                    self.buffers.len() - 1
-                });
-                if n >= BUFFERS {
-                    self.too_many = true;
-                    return;
+                let key = ((u.local.space as u64) << 62 | lo, hi);
+                let place = places.find(key, keys);
+                if *place == Places::FREE {
+                    if keys.len() == BUFFERS {
+                        *too_many = true;
+                        return;
+                    }
+                    *place = keys.len() as u8;
+                    keys.push(key);
+                    let space = u.local.space;
+                    buffers.push(Buffer { space, lo, hi, writes: 0, read_size: 0, meets: 0, covers: 0 });
                 }
-                let (b, a) = (&mut self.buffers[n], &mut self.access[i]);
+                let n = usize::from(*place);
+                let b = &mut buffers[n];
                 if u.read {
                     b.read_size = b.read_size.max(u.size);
                     a.reads |= 1 << n;
@@ -222,39 +275,37 @@ impl Analysis<'_> {
                     a.writes |= 1 << n;
                 }
             });
-            if self.too_many {
-                return;
-            }
+            plan.ews.push(ew);
         }
     }
 
+    /// Which buffers have bytes in common: a sweep over them by their beginnings.
     fn relate(&mut self) {
-        for i in 0..self.buffers.len() {
-            let b = self.buffers[i];
-            let (mut meets, mut covers) = (0u64, 0u64);
-            for (j, o) in self.buffers.iter().enumerate() {
-                if o.space == b.space && o.lo < b.hi && b.lo < o.hi {
-                    meets |= 1 << j;
-                    if b.lo <= o.lo && o.hi <= b.hi {
-                        covers |= 1 << j;
-                    }
+        let Plan { keys, buffers, .. } = &mut *self.plan;
+        let mut order: SmallVec<[u8; BUFFERS]> = (0..keys.len() as u8).collect();
+        order.sort_unstable_by_key(|&i| keys[usize::from(i)].0);
+        for (at, &i) in order.iter().enumerate() {
+            let i = usize::from(i);
+            (buffers[i].meets, buffers[i].covers) = (buffers[i].meets | 1 << i, buffers[i].covers | 1 << i);
+            let (lo, end) = (buffers[i].lo, buffers[i].hi);
+            let until = keys[i].0 - lo + end;
+            for &j in &order[at + 1..] {
+                let j = usize::from(j);
+                if keys[j].0 >= until {
+                    break;
                 }
+                buffers[i].meets |= 1 << j;
+                buffers[j].meets |= 1 << i;
+                buffers[i].covers |= u64::from(buffers[j].hi <= end) << j;
+                buffers[j].covers |= u64::from(buffers[j].lo == lo && end <= buffers[j].hi) << i;
             }
-            self.buffers[i].meets = meets;
-            self.buffers[i].covers = covers;
         }
-    }
-
-    /// The buffer of one written or read operand; one bit of a mask.
-    fn buffer(&self, local: Local, bytes: u64) -> Option<&Buffer> {
-        let lo = u64::from(local.offset) * self.block;
-        self.buffers.iter().find(|b| (b.space, b.lo, b.hi) == (local.space, lo, lo + bytes))
     }
 
     /// Whether `b` has one writer, and all its readers start where it starts and take elements of at most `size` bytes.
     fn readers_follow(&self, b: &Buffer, size: u8) -> bool {
         let mut writes = 0u32;
-        for o in bits(b.meets).map(|i| &self.buffers[i]) {
+        for o in bits(b.meets).map(|i| &self.plan.buffers[i]) {
             writes += u32::from(o.writes);
             if o.read_size > 0 && (o.lo != b.lo || o.hi > b.hi || o.read_size > size) {
                 return false;
@@ -272,12 +323,12 @@ impl Analysis<'_> {
                     if !contiguous(o.rows, o.cols, o.pitch, size) {
                         continue;
                     }
-                    let Some(b) = self.buffer(o.dst, area(o.rows, o.cols, size)) else { continue };
-                    if self.readers_follow(b, size as u8) {
-                        let base = self.base();
+                    let Some(b) = self.plan.buffer(self.plan.access[i].writes) else { continue };
+                    if self.readers_follow(&b, size as u8) {
+                        let base = self.plan.base();
                         self.plan.steps[i].skip = true;
                         self.plan.steps[i].bind = Some(base);
-                        self.plan.bound.push((o.dst, Bound::Base(base)));
+                        self.plan.bind(o.dst, b.meets, Bound::Base(base));
                     }
                 }
                 Operands::LoadA(o) => {
@@ -291,14 +342,9 @@ impl Analysis<'_> {
         }
     }
 
-    fn base(&mut self) -> u32 {
-        self.plan.bases += 1;
-        self.plan.bases - 1
-    }
-
     /// What a section reads before it writes, given what is live after it.
     fn exposed(&self, section: Range<usize>, mut live: u64) -> u64 {
-        for a in self.access[section].iter().rev() {
+        for a in self.plan.access[section].iter().rev() {
             live = self.before(*a, live);
         }
         live
@@ -306,7 +352,7 @@ impl Analysis<'_> {
 
     /// Liveness before an instruction, from liveness after it. A buffer is live when it is read before it is covered.
     fn before(&self, a: Access, live: u64) -> u64 {
-        let covered = bits(a.writes).fold(0, |m, w| m | self.buffers[w].covers);
+        let covered = bits(a.writes).fold(0, |m, w| m | self.plan.buffers[w].covers);
         (live & !covered) | a.reads
     }
 
@@ -316,7 +362,7 @@ impl Analysis<'_> {
         let mut now = after;
         for i in section.clone().rev() {
             live[i - section.start] = now;
-            now = self.before(self.access[i], now);
+            now = self.before(self.plan.access[i], now);
         }
         if self.stores {
             for i in section.clone() {
@@ -341,19 +387,18 @@ impl Analysis<'_> {
         if !contiguous(o.rows, o.cols, o.pitch, size) {
             return;
         }
-        let Some(&b) = self.buffer(o.src, area(o.rows, o.cols, size)) else { return };
+        let Some(b) = self.plan.buffer(self.plan.access[at].reads) else { return };
         if live & b.meets != 0 {
             return;
         }
         for p in (first..at).rev() {
-            let a = self.access[p];
-            let wrote = bits(a.writes).any(|w| b.meets >> w & 1 != 0);
-            if wrote {
-                let exact = self.ews[p]
+            let a = self.plan.access[p];
+            if a.writes & b.meets != 0 {
+                let exact = self.plan.ews[p]
                     .is_some_and(|e| (e.dst, e.rows, e.cols, e.size) == (o.src, o.rows, o.cols, size as u8));
                 let step = self.plan.steps[p];
                 if exact && step.result.is_none() && self.plan.bound(o.src).is_none() {
-                    let base = self.base();
+                    let base = self.plan.base();
                     self.plan.steps[at].skip = true;
                     self.plan.steps[at].bind = Some(base);
                     self.plan.steps[p].result = Some(base);
@@ -373,15 +418,16 @@ impl Analysis<'_> {
         if o.from != dtype || step.result.is_some() {
             return;
         }
-        let bytes = area(o.m, o.n, dtype.size());
-        let (Some(&acc), Some(&ub)) = (self.buffer(o.acc, bytes), self.buffer(o.dst, bytes)) else { return };
-        let rewritten = |i: usize| bits(self.access[i].writes).any(|w| acc.meets >> w & 1 != 0);
+        let access = self.plan.access[at];
+        let buffers = (self.plan.buffer(access.reads), self.plan.buffer(access.writes));
+        let (Some(acc), Some(ub)) = buffers else { return };
+        let rewritten = |i: usize| self.plan.access[i].writes & acc.meets != 0;
         if after & ub.meets == 0
             && self.readers_follow(&ub, dtype.size() as u8)
             && !(at + 1..section.end).any(rewritten)
         {
             self.plan.steps[at].skip = true;
-            self.plan.bound.push((o.dst, Bound::Local(o.acc)));
+            self.plan.bind(o.dst, ub.meets, Bound::Local(o.acc));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{BASE_ARENA, BASE_BOUND, BASE_CONST, Executable, OpKind, OpRange, PhaseExec};
 use crate::error::Fault;
+use crate::kernels::sort::Item;
 
 /// A worker's local memory: zeroed once, reused for ever, undefined between tiles.
 struct Arena {
@@ -48,6 +49,10 @@ pub(super) const EXTENTS: usize = dvm_bc::MAX_PARALLEL + dvm_bc::MAX_SEQ;
 /// State of one worker. Sized for the largest program it has run; running one allocates nothing after the first time.
 pub(crate) struct Frame {
     arena: Arena,
+    /// This worker's copy of each ring argument, one after the other.
+    rings: Arena,
+    /// Scratch of sorting.
+    pub(super) items: Vec<Item>,
     pub(super) bases: Vec<*mut u8>,
     pub(super) slots: Vec<*mut u8>,
     pub(super) panels: Vec<Panel>,
@@ -75,6 +80,8 @@ impl Frame {
     pub(crate) fn new() -> Frame {
         Frame {
             arena: Arena { bytes: Vec::new() },
+            rings: Arena { bytes: Vec::new() },
+            items: Vec::new(),
             bases: Vec::new(),
             slots: Vec::new(),
             panels: Vec::new(),
@@ -109,11 +116,13 @@ impl Frame {
             self.sticky.fill((0, 0));
         }
         let slots = &exe.units[unit as usize].slots;
+        let rings =
+            if exe.ring_bytes > 0 { self.rings.reserve(exe.ring_bytes) } else { std::ptr::null_mut() };
         for (slot, &(arg, offset)) in
             self.slots.iter_mut().zip(&exe.bindings[slots.start as usize..slots.end as usize])
         {
-            // The verifier proved every address that is used to lie in the argument.
-            *slot = args[arg as usize].wrapping_add(offset as usize);
+            // The verifier proved every address that is used to lie in the argument (`verify::program`, `unit`).
+            *slot = args.get(arg as usize).copied().unwrap_or(rings).wrapping_add(offset as usize);
         }
         self.key = (launch, step, unit);
     }

@@ -3,6 +3,8 @@
 //! A program is turned once into flat tables of resolved operations: a kernel function, operands as (base, offset), counts as
 //! (body, tail, mask). Running a tile then needs pointer arithmetic and calls, nothing else.
 
+mod data;
+mod dma;
 pub(crate) mod elide;
 pub(crate) mod frame;
 mod inst;
@@ -116,6 +118,20 @@ pub(crate) struct ViewLoop {
     pub(crate) dense: i64,
 }
 
+/// What an index tile picks: element i of it stands for `wrap(index) * stride` bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Indexed {
+    pub(crate) index: Place,
+    /// The index is i64, else i32.
+    pub(crate) wide: bool,
+    pub(crate) rows: Len,
+    pub(crate) cols: Len,
+    pub(crate) stride: i64,
+    pub(crate) limit: u64,
+    /// Bytes per element.
+    pub(crate) size: u8,
+}
+
 /// Marks an operation that is not sticky.
 pub(crate) const NOT_STICKY: u32 = u32::MAX;
 
@@ -154,7 +170,7 @@ pub(crate) enum OpKind {
         cols: Len,
         pitch: i64,
         size: u8,
-        store: bool,
+        dir: Direction,
         sticky: u32,
     },
     /// `bases[base] = address`: a load or a store that moves nothing.
@@ -184,28 +200,56 @@ pub(crate) enum OpKind {
         loops: (u32, u8),
         size: u8,
     },
-    GatherRows {
-        dst: Place,
+    /// Rows of an argument picked by an index tile.
+    RowsByIndex {
+        local: Place,
         addr: Addr,
-        index: Place,
-        wide: bool,
+        by: Indexed,
+        dir: Direction,
+    },
+    /// Elements of an argument picked by an index tile; `steps` are the bytes between rows and between columns.
+    ElemsByIndex {
+        local: Place,
+        addr: Addr,
+        by: Indexed,
+        steps: (i64, i64),
+        dir: Direction,
+    },
+    /// Rows that a mask picks, one behind the other.
+    Compress {
+        src: Place,
+        addr: Addr,
+        mask: Place,
+        count: Place,
         rows: Len,
         cols: Len,
         stride: i64,
         limit: u64,
+        init: Init,
         size: u8,
     },
-    GatherElems {
-        dst: Place,
+    /// An accumulator tile to an argument: elementwise operations `relu`, if any, then `cast`.
+    AccStore {
+        cast: u32,
+        relu: Option<u32>,
         addr: Addr,
-        index: Place,
-        wide: bool,
+        pitch: i64,
+    },
+    Sort {
+        key: Place,
+        value: Place,
+        dtype: DType,
         rows: Len,
         cols: Len,
-        stride: i64,
-        row_stride: i64,
-        col_stride: i64,
-        limit: u64,
+        descending: bool,
+    },
+    /// A value into the columns from `cols` to `pitch`.
+    ClearPad {
+        dst: Place,
+        bits: u64,
+        rows: Len,
+        cols: Len,
+        pitch: u32,
         size: u8,
     },
     Iota {
@@ -350,8 +394,11 @@ pub struct Executable {
     pub(crate) templates: Vec<TemplateExec>,
     pub(crate) units: Vec<UnitExec>,
     pub(crate) steps: Vec<StepExec>,
+    /// Argument and byte offset of each slot of each unit. A worker's rings count as one argument after the program's.
     pub(crate) bindings: Vec<(u32, u64)>,
     pub(crate) local_bytes: usize,
+    /// Bytes of a worker's copies of the ring arguments.
+    pub(crate) ring_bytes: usize,
     pub(crate) bases: u32,
     pub(crate) panels: u32,
     pub(crate) stickies: u32,

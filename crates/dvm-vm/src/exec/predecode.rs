@@ -1,10 +1,16 @@
 //! Turns verified code into resolved operations.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use dvm_bc::{
-    Inst, Local, Mem, Mode, Phase, Place as At, Program, Size, Space, Strides, Target, Template, Verified,
+    DecodeError, Inst, Local, Mem, Mode, Phase, Place as At, Program, Role, Size, Space, Strides, Target,
+    Template, Unit, Verified,
 };
+use smallvec::SmallVec;
 
 use super::elide::{self, Bound, Plan};
+use super::inst::Site;
 use super::uses::{bound_operand, moved};
 use super::{
     Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind,
@@ -17,17 +23,16 @@ const PAD: u64 = 64;
 
 pub(super) struct Builder<'a> {
     pub(super) target: &'a Target,
-    pub(super) panel_mr: u32,
     pub(super) isa: Isa,
     pub(super) options: &'a BuildOptions,
     pub(super) block: u32,
     /// Byte offset of each space in the arena.
     pub(super) spaces: [u32; 4],
-    pub(super) ops: Vec<Op>,
-    pub(super) ews: Vec<Ew>,
-    pub(super) strides: Vec<(u32, i64)>,
-    pub(super) loops: Vec<ViewLoop>,
-    pub(super) consts: Vec<u64>,
+    pub(super) ops: &'a mut Vec<Op>,
+    pub(super) ews: &'a mut Vec<Ew>,
+    pub(super) strides: &'a mut Vec<(u32, i64)>,
+    pub(super) loops: &'a mut Vec<ViewLoop>,
+    pub(super) consts: &'a mut Vec<u64>,
     pub(super) phases: Vec<PhaseExec>,
     /// Packed operands of the current template, by their place in local memory.
     pub(super) panels: Vec<Local>,
@@ -35,14 +40,57 @@ pub(super) struct Builder<'a> {
     pub(super) narrow_panels: Vec<u32>,
     pub(super) stickies: u32,
     pub(super) bases: u32,
-    pub(super) plan: Plan,
+    pub(super) plan: &'a mut Plan,
     /// Elements times cost of the section being built.
     pub(super) cost: f32,
+}
+
+/// What predecoding allocates for itself, kept for the next program.
+#[derive(Default)]
+struct Scratch {
+    decoded: Decoded,
+    plan: Plan,
+    ops: Vec<Op>,
+    ews: Vec<Ew>,
+    strides: Vec<(u32, i64)>,
+    loops: Vec<ViewLoop>,
+    consts: Vec<u64>,
+}
+
+impl Scratch {
+    /// Instructions and elementwise operations that are worth keeping room for.
+    const KEEP: usize = 4096;
+
+    fn clear(&mut self) {
+        self.ops.clear();
+        self.ews.clear();
+        self.strides.clear();
+        self.loops.clear();
+        self.consts.clear();
+    }
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
 pub(super) fn predecode(
     program: Verified<Program>,
     options: &BuildOptions,
+) -> Result<Executable, BuildError> {
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    scratch.clear();
+    let result = build(program, options, &mut scratch);
+    if scratch.ews.capacity() <= Scratch::KEEP && scratch.decoded.insts.capacity() <= Scratch::KEEP {
+        SCRATCH.set(Some(scratch));
+    }
+    result
+}
+
+fn build(
+    program: Verified<Program>,
+    options: &BuildOptions,
+    scratch: &mut Scratch,
 ) -> Result<Executable, BuildError> {
     let mut spaces = [0u32; 4];
     let mut end = 0u64;
@@ -59,43 +107,49 @@ pub(super) fn predecode(
         return Err(BuildError::LocalMemory { bytes: end, limit: options.local_limit });
     }
     let isa = options.isa.or_portable();
+    let (rings, ring_bytes) = rings(&program, options)?;
+    let Scratch { decoded, plan, ops, ews, strides, loops, consts } = scratch;
     let mut b = Builder {
         target: &program.target,
-        panel_mr: program.target.panel_mr,
         isa,
         options,
         block: program.target.block,
         spaces,
-        ops: Vec::with_capacity(64),
-        ews: Vec::with_capacity(64),
-        strides: Vec::with_capacity(64),
-        loops: Vec::new(),
-        consts: Vec::with_capacity(16),
-        phases: Vec::new(),
+        ops,
+        ews,
+        strides,
+        loops,
+        consts,
+        phases: Vec::with_capacity(program.templates.iter().map(|t| t.phases.len()).sum()),
         panels: Vec::new(),
         narrow_panels: Vec::new(),
         stickies: 0,
         bases: BASE_BOUND,
-        plan: Plan::default(),
+        plan,
         cost: 0.0,
     };
     let mut templates = Vec::with_capacity(program.templates.len());
     let (mut bases, mut panels, mut slots) = (BASE_BOUND, 0, 0);
     for (t, template) in program.templates.iter().enumerate() {
-        templates.push(b.template(&program, template, t)?);
+        templates.push(b.template(&program, template, t, decoded)?);
         bases = bases.max(b.bases);
         panels = panels.max(b.panels.len() as u32);
         slots = slots.max(template.slots.len() as u32);
     }
-    let (mut units, mut steps, mut bindings) =
-        (Vec::new(), Vec::with_capacity(program.steps.len()), Vec::new());
+    let slot_count = |u: &Unit| program.templates.get(u.template as usize).map_or(0, |t| t.slots.len());
+    let all = || program.steps.iter().flat_map(|s| &s.units);
+    let mut units = Vec::with_capacity(all().count());
+    let mut bindings = Vec::with_capacity(all().map(slot_count).sum());
+    let mut steps = Vec::with_capacity(program.steps.len());
     for step in &program.steps {
         let first = units.len() as u32;
         let (mut tiles, mut cost) = (0u64, 0f32);
         for unit in &step.units {
             let t = &templates[unit.template as usize];
             let slots = bindings.len() as u32;
-            bindings.extend_from_slice(&unit.slots);
+            bindings.extend(unit.slots.iter().map(|&(arg, offset)| {
+                rings.iter().find(|r| r.0 == arg).map_or((arg, offset), |r| (RINGS, r.1 + offset))
+            }));
             units.push(UnitExec {
                 template: unit.template,
                 slots: slots..bindings.len() as u32,
@@ -106,20 +160,21 @@ pub(super) fn predecode(
         }
         steps.push(StepExec { units: first..units.len() as u32, tiles, cost });
     }
-    let Builder { ops, ews, strides, loops, consts, phases: phase_table, stickies, .. } = b;
+    let (phases, stickies) = (b.phases, b.stickies);
     Ok(Executable {
         isa,
-        ops,
-        ews,
-        strides,
-        loops,
-        consts,
-        phases: phase_table,
+        ops: ops.to_vec(),
+        ews: ews.to_vec(),
+        strides: strides.to_vec(),
+        loops: loops.to_vec(),
+        consts: consts.to_vec(),
+        phases,
         templates,
         units,
         steps,
         bindings,
         local_bytes: end as usize,
+        ring_bytes,
         bases,
         panels,
         stickies,
@@ -132,23 +187,43 @@ pub(super) fn predecode(
     })
 }
 
+/// Ring arguments and where they lie in a worker's memory for them, and the bytes of that.
+type Rings = SmallVec<[(u32, u64); 2]>;
+
+/// The argument of a slot that is bound to a ring: beyond those of the program.
+const RINGS: u32 = u32::MAX;
+
+fn rings(program: &Program, options: &BuildOptions) -> Result<(Rings, usize), BuildError> {
+    let (mut rings, mut end) = (Rings::new(), 0u64);
+    for (i, arg) in program.args.iter().enumerate().filter(|(_, a)| a.role == Role::Ring) {
+        rings.push((i as u32, end));
+        end = end.saturating_add(arg.bytes).checked_next_multiple_of(64).unwrap_or(u64::MAX);
+    }
+    let limit = options.local_limit.min(u64::from(u32::MAX));
+    if end > limit { Err(BuildError::LocalMemory { bytes: end, limit }) } else { Ok((rings, end as usize)) }
+}
+
 impl Builder<'_> {
     fn template(
         &mut self,
         program: &Verified<Program>,
         template: &Template,
         number: usize,
+        decoded: &mut Decoded,
     ) -> Result<TemplateExec, BuildError> {
         self.panels.clear();
         self.narrow_panels.clear();
-        let decoded = decode(template)?;
-        self.plan = if self.options.elide || self.options.strips {
+        decoded
+            .decode(template)
+            .map_err(|source| BuildError::Decode { template: template.name.clone(), source })?;
+        let decoded = &*decoded;
+        if self.options.elide || self.options.strips {
             let in_place = program.in_place(number as u32);
-            let stores_meet = elide::stores_meet(program, number, template, &decoded);
-            Plan::new(template, &decoded, self.options, in_place, stores_meet, self.block)
+            let stores_meet = elide::stores_meet(program, number, template, decoded);
+            self.plan.make(template, decoded, self.options, in_place, stores_meet, self.block);
         } else {
-            Plan::default()
-        };
+            self.plan.clear();
+        }
         self.bases = self.plan.bases();
         let mut parallel = [1u32; dvm_bc::MAX_PARALLEL];
         parallel[..template.parallel.len()].copy_from_slice(&template.parallel);
@@ -157,7 +232,7 @@ impl Builder<'_> {
         let mut cost = 20.0f32;
         let mut sections = 0;
         for phase in &template.phases {
-            let (exec, c) = self.phase(template, phase, &decoded, &mut sections)?;
+            let (exec, c) = self.phase(template, phase, decoded, &mut sections)?;
             self.phases.push(exec);
             cost += c;
         }
@@ -191,8 +266,8 @@ impl Builder<'_> {
         let mut cost = 0.0;
         for section in &phase.sections {
             self.cost = 0.0;
-            let start = number.checked_sub(1).map_or(0, |i| decoded.ends[i]);
-            let range = self.section(template, &decoded.insts[start..decoded.ends[*number]], start)?;
+            let own = decoded.section(*number);
+            let range = self.section(template, &decoded.insts()[own.clone()], own.start)?;
             *number += 1;
             let times = |depth: usize| seq[..depth].iter().map(|&n| n as f32).product::<f32>();
             match section.place {
@@ -231,7 +306,8 @@ impl Builder<'_> {
                 self.charge(inst, moved(inst));
                 continue;
             }
-            if let Some(kind) = self.inst(inst, from + i).ok_or_else(|| BuildError::Unsupported {
+            let resolved = inst.accept(&mut Site { b: self, at: from + i });
+            if let Some(kind) = resolved.ok_or_else(|| BuildError::Unsupported {
                 template: template.name.clone(),
                 index,
                 mnemonic: inst.op.mnemonic(),
@@ -261,7 +337,24 @@ impl Builder<'_> {
     }
 
     pub(super) fn place(&self, local: Local) -> Place {
-        let local = match self.plan.bound(local) {
+        self.bound_place(self.plan.bound(local), local)
+    }
+
+    /// As [`Builder::place`], of source `i` of elementwise instruction `at`.
+    pub(super) fn source(&self, at: usize, i: usize, local: Local) -> Place {
+        self.bound_place(self.plan.bound_source(at, i, local), local)
+    }
+
+    /// Where elementwise instruction `at` puts its result.
+    pub(super) fn result(&self, at: usize, dst: Local) -> Place {
+        match self.plan.step(at).result {
+            Some(base) => Place { base, off: 0 },
+            None => self.bound_place(self.plan.bound_result(at, dst), dst),
+        }
+    }
+
+    fn bound_place(&self, bound: Option<Bound>, local: Local) -> Place {
+        let local = match bound {
             Some(Bound::Base(base)) => return Place { base, off: 0 },
             Some(Bound::Local(other)) => other,
             None => local,
@@ -321,20 +414,31 @@ pub(super) fn simplify(mode: Mode, rows: Size, cols: Size) -> Mode {
     }
 }
 
-/// A template's instructions in order of its phases and sections, and where each section ends.
+/// A template's instructions in order of its phases and sections, and where each section ends. Kept for its allocations.
+#[derive(Default)]
 pub(super) struct Decoded {
-    pub(super) insts: Vec<Inst>,
+    /// Decoded over; those after the last section are of other templates.
+    insts: Vec<Inst>,
     pub(super) ends: Vec<usize>,
 }
 
-fn decode(template: &Template) -> Result<Decoded, BuildError> {
-    let mut d = Decoded { insts: Vec::with_capacity(64), ends: Vec::with_capacity(8) };
-    for section in template.phases.iter().flat_map(|p| &p.sections) {
-        for inst in section.code.iter() {
-            d.insts
-                .push(inst.map_err(|source| BuildError::Decode { template: template.name.clone(), source })?);
+impl Decoded {
+    fn decode(&mut self, template: &Template) -> Result<(), DecodeError> {
+        self.ends.clear();
+        let mut end = 0;
+        for section in template.phases.iter().flat_map(|p| &p.sections) {
+            end = section.code.decode_over(&mut self.insts, end)?;
+            self.ends.push(end);
         }
-        d.ends.push(d.insts.len());
+        Ok(())
     }
-    Ok(d)
+
+    pub(super) fn insts(&self) -> &[Inst] {
+        &self.insts[..self.ends.last().copied().unwrap_or(0)]
+    }
+
+    /// The instructions of a section.
+    pub(super) fn section(&self, number: usize) -> Range<usize> {
+        number.checked_sub(1).map_or(0, |i| self.ends[i])..self.ends[number]
+    }
 }

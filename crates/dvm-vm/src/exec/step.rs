@@ -21,7 +21,7 @@ const STRIP: usize = 512;
 
 impl Frame {
     #[inline(always)]
-    fn at(&self, p: Place) -> *mut u8 {
+    pub(super) fn at(&self, p: Place) -> *mut u8 {
         self.bases[p.base as usize].wrapping_add(p.off as usize)
     }
 
@@ -33,14 +33,14 @@ impl Frame {
     }
 
     #[inline(always)]
-    fn address(&self, exe: &Executable, a: Addr) -> *mut u8 {
+    pub(super) fn address(&self, exe: &Executable, a: Addr) -> *mut u8 {
         let offset = a.offset.wrapping_add(self.affine(exe, a.first, a.count));
         self.slots[a.slot as usize].wrapping_offset(offset as isize)
     }
 
     /// Whether an accumulating operation starts afresh here.
     #[inline(always)]
-    fn fresh(&self, init: Init) -> bool {
+    pub(super) fn fresh(&self, init: Init) -> bool {
         match init {
             Init::Accumulate => false,
             Init::Always => true,
@@ -86,7 +86,7 @@ impl Frame {
                 unsafe { self.divide(&exe.ews[ew as usize], dtype, op.index)? };
             }
             OpKind::Bind { base, addr } => self.bases[base as usize] = self.address(exe, addr),
-            OpKind::Rows { local, addr, rows, cols, pitch, size, store, sticky } => {
+            OpKind::Rows { local, addr, rows, cols, pitch, size, dir, sticky } => {
                 let (local, arg) = (self.at(local), self.address(exe, addr));
                 if self.stuck(sticky, arg, rows.mask | cols.mask) {
                     return Ok(());
@@ -94,8 +94,10 @@ impl Frame {
                 let size = size as usize;
                 let (r, bytes) = (rows.get(last), cols.get(last) * size);
                 let (step, pitch) = (cols.body as isize * size as isize, pitch as isize);
-                let (src, dst, src_step, dst_step) =
-                    if store { (local, arg, step, pitch) } else { (arg, local, pitch, step) };
+                let (src, dst, src_step, dst_step) = match dir {
+                    Direction::Scatter => (local, arg, step, pitch),
+                    Direction::Gather => (arg, local, pitch, step),
+                };
                 // SAFETY: see the module.
                 unsafe { copy_rows(dst, src, r, bytes, dst_step, src_step) };
             }
@@ -129,51 +131,32 @@ impl Frame {
                     );
                 }
             }
-            OpKind::GatherRows { dst, addr, index, wide, rows, cols, stride, limit, size } => {
-                let (mut d, src, index) = (self.at(dst), self.address(exe, addr), self.at(index));
-                let bytes = cols.get(last) * size as usize;
-                for r in 0..rows.get(last) {
-                    // SAFETY: see the module; the index was checked against the limit, and limit rows are in the argument.
-                    unsafe {
-                        let i = wrap_index(read_index(index, wide, r), limit, op.index, r as u64)?;
-                        let s = src.wrapping_offset(i.wrapping_mul(stride) as isize);
-                        std::ptr::copy_nonoverlapping(s, d, bytes);
-                    }
-                    d = d.wrapping_add(cols.body as usize * size as usize);
+            OpKind::RowsByIndex { local, addr, ref by, dir } => {
+                // SAFETY: see the module.
+                unsafe { self.rows_by_index(exe, (local, addr), by, dir, op.index)? };
+            }
+            OpKind::ElemsByIndex { local, addr, ref by, steps, dir } => {
+                // SAFETY: see the module.
+                unsafe { self.elems_by_index(exe, (local, addr), by, steps, dir, op.index)? };
+            }
+            OpKind::Compress { src, addr, mask, count, rows, cols, stride, limit, init, size } => {
+                let (places, counts) = ((mask, count), (rows, cols));
+                // SAFETY: see the module.
+                unsafe {
+                    self.compress(exe, (src, addr), places, counts, stride, limit, init, size, op.index)?;
                 }
             }
-            OpKind::GatherElems {
-                dst,
-                addr,
-                index,
-                wide,
-                rows,
-                cols,
-                stride,
-                row_stride,
-                col_stride,
-                limit,
-                size,
-            } => {
-                let (d, src, index) = (self.at(dst), self.address(exe, addr), self.at(index));
-                let (n, pitch, size) = (cols.get(last), cols.body as usize, size as usize);
-                for r in 0..rows.get(last) {
-                    let row = src.wrapping_offset((r as i64).wrapping_mul(row_stride) as isize);
-                    for c in 0..n {
-                        // SAFETY: see the module; the index was checked against the limit.
-                        unsafe {
-                            let i = read_index(index, wide, r * pitch + c);
-                            let i = wrap_index(i, limit, op.index, (r * n + c) as u64)?;
-                            let off =
-                                i.wrapping_mul(stride).wrapping_add((c as i64).wrapping_mul(col_stride));
-                            std::ptr::copy_nonoverlapping(
-                                row.wrapping_offset(off as isize),
-                                d.wrapping_add((r * pitch + c) * size),
-                                size,
-                            );
-                        }
-                    }
-                }
+            OpKind::AccStore { cast, relu, addr, pitch } => {
+                // SAFETY: see the module.
+                unsafe { self.acc_store(exe, cast, relu, addr, pitch) };
+            }
+            OpKind::Sort { key, value, dtype, rows, cols, descending } => {
+                // SAFETY: see the module.
+                unsafe { self.sort(dtype, (key, value), (rows, cols), descending) };
+            }
+            OpKind::ClearPad { dst, bits, rows, cols, pitch, size } => {
+                // SAFETY: see the module.
+                unsafe { self.clear_pad(dst, bits, (rows, cols), pitch, size) };
             }
             OpKind::Iota { dst, dtype, base, strides, row_step, col_step, rows, cols } => {
                 let mut d = self.at(dst);
@@ -442,22 +425,4 @@ unsafe fn copy_rows(
             );
         }
     }
-}
-
-/// # Safety
-/// `p` holds an index of the given width at `i`.
-#[inline(always)]
-unsafe fn read_index(p: *const u8, wide: bool, i: usize) -> i64 {
-    // SAFETY: by the caller.
-    unsafe { if wide { *p.cast::<i64>().add(i) } else { i64::from(*p.cast::<i32>().add(i)) } }
-}
-
-/// An index counted from the front, or the trap.
-#[inline(always)]
-fn wrap_index(i: i64, limit: u64, instruction: u32, element: u64) -> Result<i64, Fault> {
-    let wrapped = if i < 0 { (i as u64).wrapping_add(limit) } else { i as u64 };
-    if wrapped < limit {
-        return Ok(wrapped as i64);
-    }
-    Err(Fault { kind: TrapKind::IndexOutOfRange { limit }, instruction, element, value: i })
 }

@@ -20,7 +20,7 @@ impl Analysis<'_> {
             if self.plan.steps[i].skip || self.insts[i].op.class() == Class::Control {
                 continue;
             }
-            let e = self.ews[i].filter(|e| !e.traps);
+            let e = self.plan.ews[i].filter(|e| !e.traps);
             let joins = e.is_some_and(|e| self.joins(&run, i, &e));
             if !joins {
                 self.close(&run, live, from);
@@ -29,7 +29,7 @@ impl Analysis<'_> {
             if let Some(e) = e {
                 self.plan.steps[i].joins = joins;
                 run.members.push(i);
-                run.writes |= self.access[i].writes;
+                run.writes |= self.plan.access[i].writes;
                 let (full, part) = self.reads(i, &e);
                 run.full_reads |= full;
                 run.part_reads |= part;
@@ -41,7 +41,7 @@ impl Analysis<'_> {
     /// Buffers read as whole tiles, and otherwise.
     fn reads(&self, at: usize, e: &Elementwise) -> (u64, u64) {
         let (mut full, mut part) = (0, 0);
-        for (source, bit) in e.sources.iter().zip(self.access[at].source) {
+        for (source, bit) in e.sources.iter().zip(self.plan.access[at].source) {
             match source {
                 Some((_, Mode::Full, _)) => full |= bit,
                 _ => part |= bit,
@@ -51,7 +51,7 @@ impl Analysis<'_> {
     }
 
     fn meets(&self, buffers: u64) -> u64 {
-        bits(buffers).fold(0, |m, i| m | self.buffers[i].meets)
+        bits(buffers).fold(0, |m, i| m | self.plan.buffers[i].meets)
     }
 
     /// Whether an instruction may run strip by strip with those of a run: it sees only elements that earlier ones have
@@ -59,13 +59,13 @@ impl Analysis<'_> {
     /// elements: a buffer of the same bytes, hence, over the same counts, of the same element size.
     fn joins(&self, run: &Run, at: usize, e: &Elementwise) -> bool {
         let Some(&first) = run.members.first() else { return false };
-        if self.ews[first].is_none_or(|f| (f.rows, f.cols) != (e.rows, e.cols)) {
+        if self.plan.ews[first].is_none_or(|f| (f.rows, f.cols) != (e.rows, e.cols)) {
             return false;
         }
         let (full, part) = self.reads(at, e);
-        let dst = self.access[at].writes;
+        let dst = self.plan.access[at].writes;
         self.meets(part) & run.writes == 0
-            && bits(full).all(|b| self.buffers[b].meets & run.writes & !(1 << b) == 0)
+            && bits(full).all(|b| self.plan.buffers[b].meets & run.writes & !(1 << b) == 0)
             && self.meets(dst) & (run.writes | run.full_reads) & !dst == 0
             && self.meets(dst) & run.part_reads == 0
     }
@@ -81,13 +81,13 @@ impl Analysis<'_> {
         // also read the buffer as it was before, it has read that part of it by then.
         let mut inside = 0u64;
         for &i in &run.members {
-            let Some(e) = self.ews[i] else { continue };
+            let Some(e) = self.plan.ews[i] else { continue };
             for (s, source) in e.sources.iter().enumerate() {
-                if matches!(source, Some((_, Mode::Full, _))) && inside & self.access[i].source[s] != 0 {
+                if matches!(source, Some((_, Mode::Full, _))) && inside & self.plan.access[i].source[s] != 0 {
                     self.plan.steps[i].private |= 1 << s;
                 }
             }
-            let dst = self.access[i].writes;
+            let dst = self.plan.access[i].writes;
             if self.plan.steps[i].result.is_some() {
                 inside &= !dst;
             } else if dst & live == 0 {
@@ -108,10 +108,10 @@ impl Analysis<'_> {
                 continue;
             }
             let from = i;
-            let item = match (&self.insts[i].operands, self.ews[i]) {
+            let item = match (&self.insts[i].operands, self.plan.ews[i]) {
                 (Operands::Reduce(o), _) if o.init == Init::Always => {
                     i += 1;
-                    let a = self.access[from];
+                    let a = self.plan.access[from];
                     let width = u64::from(o.red.body) * u64::from(o.inner.body);
                     Some(Group {
                         rows: o.outer,
@@ -125,14 +125,14 @@ impl Analysis<'_> {
                 (_, Some(e)) if !e.traps => {
                     let mut item = Group { rows: e.rows, width: u64::from(e.cols.body), ..Group::default() };
                     loop {
-                        if let Some(e) = self.ews[i] {
-                            for (source, bit) in e.sources.iter().zip(self.access[i].source) {
+                        if let Some(e) = self.plan.ews[i] {
+                            for (source, bit) in e.sources.iter().zip(self.plan.access[i].source) {
                                 match source {
                                     Some((_, Mode::Full | Mode::Col, _)) => item.whole |= bit,
                                     _ => item.part |= bit,
                                 }
                             }
-                            item.writes |= self.access[i].writes;
+                            item.writes |= self.plan.access[i].writes;
                         }
                         i += 1;
                         let more = |i: usize| {
@@ -171,9 +171,9 @@ impl Analysis<'_> {
         group.items > 0
             && group.rows == item.rows
             && self.meets(item.part) & group.writes == 0
-            && bits(item.whole).all(|b| self.buffers[b].meets & group.writes & !(1 << b) == 0)
+            && bits(item.whole).all(|b| self.plan.buffers[b].meets & group.writes & !(1 << b) == 0)
             && bits(item.writes)
-                .all(|b| self.buffers[b].meets & (group.writes | group.whole) & !(1 << b) == 0)
+                .all(|b| self.plan.buffers[b].meets & (group.writes | group.whole) & !(1 << b) == 0)
             && self.meets(item.writes) & group.part == 0
     }
 

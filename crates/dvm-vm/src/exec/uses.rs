@@ -57,7 +57,8 @@ pub(super) struct Use {
 }
 
 /// Calls `f` for each use of vector or accumulator memory.
-pub(super) fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl FnMut(Use)) {
+#[inline]
+pub(super) fn locals(inst: &Inst, elementwise: Option<&Elementwise>, f: &mut impl FnMut(Use)) {
     let size = inst.dtype.size();
     let mut use_ = |local, elements: u64, size: u32, read, write| {
         f(Use { local, bytes: elements.saturating_mul(u64::from(size)), size: size as u8, read, write });
@@ -126,7 +127,9 @@ pub(super) fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl
             use_(o.src, from, size, true, false);
             use_(o.dst, tile(o.rows, o.cols), size, false, true);
         }
-        Operands::ClearPad(o) => use_(o.dst, u64::from(o.rows.body).saturating_mul(o.pitch), size, true, true),
+        Operands::ClearPad(o) => {
+            use_(o.dst, u64::from(o.rows.body).saturating_mul(o.pitch), size, true, true)
+        }
         Operands::RemovePad(o) => {
             use_(o.src, u64::from(o.rows.body).saturating_mul(o.pitch), size, true, false);
             use_(o.dst, tile(o.rows, o.cols), size, false, true);
@@ -172,10 +175,6 @@ pub(super) fn locals(inst: &Inst, elementwise: Option<Elementwise>, f: &mut impl
 
 fn loops(loops: &[dvm_bc::Loop]) -> u64 {
     loops.iter().map(|l| u64::from(l.count.body)).fold(1, u64::saturating_mul)
-}
-
-pub(super) fn area(rows: Size, cols: Size, size: u32) -> u64 {
-    (u64::from(rows.body) * u64::from(cols.body)).saturating_mul(u64::from(size))
 }
 
 /// Elements that a mode reads.

@@ -10,6 +10,7 @@ pub(crate) mod half;
 pub(crate) mod reduce;
 pub(crate) mod scan;
 pub(crate) mod shape;
+pub(crate) mod sort;
 pub(crate) mod ternary;
 pub(crate) mod unary;
 
