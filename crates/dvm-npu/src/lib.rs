@@ -3,10 +3,12 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod adversary;
 mod costs;
 mod detect;
 mod file;
 pub mod hazard;
+pub mod mutate;
 mod spec;
 
 pub use costs::{Costs, CubeCosts, DmaCosts, Linear, VectorCosts};
