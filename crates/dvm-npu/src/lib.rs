@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adversary;
+mod charge;
 mod costs;
 mod detect;
 mod file;
@@ -11,5 +12,6 @@ pub mod hazard;
 pub mod mutate;
 mod spec;
 
+pub use charge::CostKey;
 pub use costs::{Costs, CubeCosts, DmaCosts, Linear, VectorCosts};
 pub use spec::{MachineSpec, SpecError};

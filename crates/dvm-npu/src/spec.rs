@@ -50,7 +50,7 @@ macro_rules! shipped {
         }
     };
 }
-shipped!("host-ref", "ascend-910b2", "ascend-910b3", "ascend-910b4", "ascend-950", "tiny");
+shipped!("host-ref", "ascend-910b2", "ascend-910b3", "ascend-910b4", "ascend-950", "tiny", "tiny-npu");
 
 impl MachineSpec {
     /// Names of the shipped specs.
@@ -87,6 +87,11 @@ impl MachineSpec {
         if file.costs.dma.unaligned_factor > 1.0 {
             problems
                 .push(format!("costs.dma.unaligned_factor = {} is above 1", file.costs.dma.unaligned_factor));
+        }
+        // Separate cube cores are what products run on.
+        if target.cube_cores > 0 && file.costs.cube.cores != target.cube_cores {
+            let (costs, cores) = (file.costs.cube.cores, target.cube_cores);
+            problems.push(format!("costs.cube.cores = {costs}, but the target has {cores} cube cores"));
         }
         if problems.is_empty() {
             Ok(MachineSpec { target, costs: file.costs })

@@ -23,6 +23,34 @@ fn reference_host_is_frozen() {
 }
 
 #[test]
+fn machines_have_what_the_vendor_says() {
+    use dvm_bc::{Class, DType};
+    let target = |name| MachineSpec::named(name).expect("shipped").target;
+    for (name, cube, vectors, asynchronous) in [
+        ("host-ref", 0, 1, false),
+        ("tiny", 0, 1, false),
+        ("tiny-npu", 2, 2, true),
+    ] {
+        let t = target(name);
+        assert_eq!((t.cube_cores, t.vec_per_cube(), t.async_pipes), (cube, vectors, asynchronous), "{name}");
+    }
+    for (name, class, dtype, legal) in [
+        ("host-ref", Class::Arith, DType::BF16, true),
+        ("tiny-npu", Class::Arith, DType::F64, true),
+        ("ascend-910b2", Class::Arith, DType::BF16, false),
+        ("ascend-910b2", Class::Move, DType::BF16, true),
+        ("ascend-910b2", Class::Arith, DType::I8, false),
+        ("ascend-910b2", Class::Arith, DType::I16, false),
+        ("ascend-910b4", Class::Exp, DType::BF16, false),
+        ("ascend-910b4", Class::Dma, DType::F64, true),
+        ("ascend-950", Class::Arith, DType::BF16, true),
+        ("ascend-950", Class::Exp, DType::BF16, false),
+    ] {
+        assert_eq!(target(name).is_legal(class, dtype), legal, "{name} {class:?} {dtype}");
+    }
+}
+
+#[test]
 fn detected_host_is_sound() {
     for threads in [0, 1, 7] {
         let spec = MachineSpec::detect(threads);
@@ -48,6 +76,9 @@ fn broken_specs_say_why() {
         (tiny("[target.panel_nr]\n3 = 16"), "panel width for elements of 3 bytes"),
         (tiny("[target.panel_nr]\nfour = 16"), "key `four` is not a dtype's size"),
         (tiny("[costs]\ntile_ns = -1"), "costs.tile_ns = -1 is not a positive number"),
+        (tiny("[target]\ncube_cores = 1"), "costs.cube.cores = 2, but the target has 1 cube cores"),
+        (tiny("[target.legal]\nadd = []"), "legal: `add` is no class"),
+        (tiny("[target.legal]\narith = [\"f8\"]"), "legal.arith: `f8` is no dtype"),
         (tiny("[costs.dma]\ncore_rate = nan"), "costs.dma.core_rate = NaN"),
         (tiny("[costs.dma]\nunaligned_factor = 1.5"), "unaligned_factor = 1.5 is above 1"),
     ] {

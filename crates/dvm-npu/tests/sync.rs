@@ -42,10 +42,7 @@ fn run(program: &Program) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 #[test]
 fn kernels_are_verified_and_proved() {
     for (name, text, redundant) in KERNELS {
-        let p = program(text);
-        if p.args.iter().all(|a| a.role != Role::Ring) {
-            Verified::new(p.clone(), &Limits::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        }
+        let p = Verified::new(program(text), &Limits::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let report = check(&p);
         assert!(report.is_sound(), "{name}: {report}");
         assert_eq!(report.redundant.len(), *redundant, "{name}: {report}");
