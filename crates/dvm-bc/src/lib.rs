@@ -36,5 +36,5 @@ pub use operand::*;
 pub use program::*;
 pub use sync::*;
 pub use target::*;
-pub use text::{AsmError, asm, disasm, disasm_with};
+pub use text::{AsmError, asm, disasm, disasm_inst, disasm_with};
 pub use verify::*;

@@ -4,7 +4,7 @@ mod common;
 
 use common::Rng;
 use dvm_bc::bundle::{Bundle, HostStep, Note, Port, Weight, seal, weight_hash};
-use dvm_bc::{DType, Layout, Limits, Verified, asm};
+use dvm_bc::{DType, InstAt, Layout, Limits, Place, Verified, asm, disasm_inst};
 
 const PROGRAM: &str = "program p
 target host-ref cores 2 block 64 ub 4096 panel_b 4096 mr 6 nr 4:16 exchange direct async events 3 cube 1 legal arith f32+f16, exp f32
@@ -71,16 +71,58 @@ fn round_trip() {
 }
 
 #[test]
-fn text_is_for_review() {
-    let text = bundle().to_text();
-    assert_eq!(asm(&text).expect("comments are skipped"), bundle().programs[0]);
+fn text_reads_back() {
+    let mut b = bundle();
+    b.notes.push(Note { program: 0, template: 0, instruction: 3, text: "it's\n\\ ; odd".into() });
+    let text = b.to_text();
     for line in [
-        "; symbol \"seq\" = -1",
-        "; output \"y\": f32[10, 10]",
-        "; weight \"v\": f32 of 100 bytes, hash",
+        "bundle host-ref\nsymbol batch = 2\nsymbol seq = -1\ninput x: f32[100]\n",
+        "output y: f32[10, 10]",
+        "weight v: f32[25] panels nr 16 k 100 n 7 batch 1 hash 0x",
+        "launch 0\nlaunch 0\nprogram p\n",
         "      vexp.f32 l0, l0, cols 40|20@g0 {wait mte2.0, set mte3.0} ; Exp /e/Exp_1",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
+    }
+    let (again, lines) = Bundle::from_text_with_lines(&text).expect("a bundle");
+    // The bytes of weights are not in the text.
+    b.weights.iter_mut().for_each(|w| w.data = None);
+    assert_eq!(again, b);
+    assert_eq!(again.to_text(), text.replace("; held", "; not held"));
+    let at = InstAt { template: 0, phase: 0, place: Place::Body, index: 1, number: 2, mnemonic: "vexp" };
+    let line = lines.line(0, at).expect("an instruction");
+    assert!(text.lines().nth(line - 1).expect("a line").contains("vexp"));
+    assert_eq!(disasm_inst(&b.programs[0], at).as_deref(), Some("vexp.f32 l0, l0, cols 40|20@g0"));
+}
+
+#[test]
+fn a_program_alone_is_a_bundle() {
+    let bundle = Bundle::from_text(PROGRAM).expect("a program");
+    assert!(bundle.is_bare() && bundle.inputs.len() == 2 && bundle.outputs[0].shape == [100]);
+    assert_eq!(Bundle::from_bytes(&bundle.to_bytes().expect("consistent")).as_ref(), Ok(&bundle));
+    let text = bundle.to_text();
+    assert_eq!(Bundle::from_text(&text).expect("a program").to_text(), text);
+    for (text, expect) in [
+        (String::new(), "1:1: the text ends without `program`"),
+        ("module m".into(), "1:1: expected `program` or `bundle`"),
+        (format!("{PROGRAM}{PROGRAM}"), "21:1: a text of several programs begins with `bundle`"),
+        (format!("bundle b\nlaunch 1\n{PROGRAM}"), "1:1: a step launches program 1 of 1"),
+        (format!("bundle b\nweight w: f32[3] hash 3\n{PROGRAM}"), "2:23: expected 0x"),
+        (format!("bundle b\nlaunch 0\n{PROGRAM}  vexq l0"), "23:3: "),
+    ] {
+        let e = Bundle::from_text(&text).expect_err(expect);
+        assert!(e.to_string().starts_with(expect), "{e}");
+        assert!(!e.render("k.dvmasm", &text).is_empty());
+    }
+}
+
+#[test]
+fn errors_are_shown_in_the_text() {
+    let text = PROGRAM.replace("vexp", "vexq");
+    let e = Bundle::from_text(&text).expect_err("no such instruction");
+    let shown = e.render("k.dvmasm", &text);
+    for part in ["error: `vexq` is no instruction", "k.dvmasm:15:7", "vexq.f32 l0, l0", "^^^^"] {
+        assert!(shown.contains(part), "{part}\n{shown}");
     }
 }
 

@@ -20,10 +20,13 @@ Examples:
   dvm run model.onnx --golden model.npz             compare with recorded outputs
   dvm inspect model.onnx                            inputs, outputs, symbols, ops, unsupported things
   dvm explain model.onnx                            which ops fused into which kernel, and why not more
-  dvm compile model.onnx --dim seq=17 -o m.dvmb     a bundle for `dvm run` and `dvm disasm`
+  dvm compile model.onnx --dim seq=17 -o m.dvmb     a bundle for run, disasm and check
+  dvm disasm m.dvmb                                 its bytecode as text, for review
+  dvm check m.dvmb                                  is it safe, is it synchronised?
+  dvm run kernel.dvmasm --inputs in.npz             a kernel written by hand
 
-Exit codes: 0 right, 1 error, 2 wrong usage, 3 values differ.
-MODEL may be ONNX, textual IR or serialised IR; `dvm run` also takes bundles (.dvmb)."
+Exit codes: 0 right, 1 error, 2 wrong usage, 3 values differ, 4 a check found something.
+MODEL may be ONNX, textual IR or serialised IR; `dvm run` also takes bundles (.dvmb) and bytecode as text (.dvmasm)."
 )]
 pub(crate) struct Args {
     /// What to do.
@@ -45,8 +48,12 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Compile a model for given dims to a bundle.
     Compile(CompileArgs),
-    /// Print the bytecode of a bundle.
+    /// Print the bytecode of a bundle as text.
     Disasm(DisasmArgs),
+    /// Make a bundle of bytecode written as text.
+    Asm(AsmArgs),
+    /// Verify programs and check their synchronisation, without running them.
+    Check(CheckArgs),
     /// Run the bundled transformer over many shapes and check it against the reference evaluator.
     Demo(DemoArgs),
 }
@@ -89,11 +96,12 @@ Examples:
   dvm run model.onnx --inputs in.npz --outputs out.npz
   dvm run model.onnx --input ids=ids.npy --repeat 100 --json
   dvm run model.onnx --golden steps.npz --rtol 1e-3       in.NAME/out.NAME, or sK.in.NAME/sK.out.NAME for steps
+  dvm run kernel.dvmasm --inputs in.npz                   arguments by name; any shape of as many elements will do
 
-Inputs that are not given are filled deterministically from their name, dtype and dims.
+Inputs that are not given are filled deterministically from their name, dtype and dims; those of bytecode as text only with --fill.
 Exit codes: 0 right, 1 error, 2 wrong usage, 3 values differ.")]
 pub(crate) struct RunArgs {
-    /// ONNX, textual IR, serialised IR, or a bundle.
+    /// ONNX, textual IR, serialised IR, a bundle, or bytecode as text.
     pub(crate) model: PathBuf,
     /// Inputs by name; entries may be called NAME or in.NAME.
     #[arg(long, value_name = "F.npz")]
@@ -101,6 +109,9 @@ pub(crate) struct RunArgs {
     /// One input from a .npy file; may be repeated.
     #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
     pub(crate) input: Vec<(String, String)>,
+    /// Fill the inputs of bytecode that are not given (those of models always are).
+    #[arg(long)]
+    pub(crate) fill: bool,
     /// Value of a symbol; several values run one after the other in one session (all lists have one length, or 1).
     #[arg(long = "dim", value_name = "SYM=N[,N...]", value_parser = dim)]
     pub(crate) dim: Vec<(String, Vec<i64>)>,
@@ -136,7 +147,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
     /// Machine to compile for: a name (host-ref, ascend-910b2, ..) or a TOML file; the machine at hand by default.
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", visible_alias = "target")]
     pub(crate) spec: Option<String>,
     /// Most bytes of workspace, inputs and outputs; by default 768 MiB and 64 times the size of the model.
     #[arg(long, value_name = "BYTES")]
@@ -214,10 +225,58 @@ pub(crate) struct CompileArgs {
 
 /// `dvm disasm`.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:\n  dvm disasm m.dvmb\n  dvm disasm m.dvmb | less")]
+#[command(after_help = "\
+Examples:
+  dvm disasm m.dvmb | less
+  dvm disasm m.dvmb -o m.dvmasm && dvm asm m.dvmasm      the same bundle, without the bytes of weights")]
 pub(crate) struct DisasmArgs {
-    /// A bundle.
+    /// A bundle, or bytecode as text, which is printed in its normal form.
     pub(crate) bundle: PathBuf,
+    /// Write to a file instead of standard output.
+    #[arg(short, long, value_name = "F.dvmasm")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// `dvm asm`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  dvm asm kernel.dvmasm                    writes kernel.dvmb
+  dvm asm kernel.dvmasm -o k.dvmb && dvm check k.dvmb && dvm run k.dvmb
+
+docs/bytecode.md describes the text form, docs/isa.md the instructions. Nothing is verified here: that is `dvm check`.")]
+pub(crate) struct AsmArgs {
+    /// Bytecode as text.
+    pub(crate) text: PathBuf,
+    /// The bundle; by default beside the text.
+    #[arg(short, long, value_name = "F.dvmb")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// `dvm check`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  dvm check m.dvmb
+  dvm check kernel.dvmasm                                      findings are shown in the text
+  dvm check model.onnx --dim seq=17 --target ascend-910b2      compile for a machine and check that
+  dvm check m.dvmb --json
+
+Exit code 4 when a program does not verify or has a hazard.")]
+pub(crate) struct CheckArgs {
+    /// A bundle, bytecode as text, or a model.
+    pub(crate) file: PathBuf,
+    /// Value of a symbol of a model.
+    #[arg(long = "dim", value_name = "SYM=N", value_parser = dim)]
+    pub(crate) dim: Vec<(String, Vec<i64>)>,
+    /// Value of an input that decides a model's structure.
+    #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
+    pub(crate) input: Vec<(String, String)>,
+    /// Machine-readable.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// `dvm demo`.

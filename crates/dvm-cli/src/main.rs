@@ -1,4 +1,4 @@
-//! The `dvm` command: run, inspect, explain, compile and disassemble models whose shapes are known only at run time.
+//! The `dvm` command: run, inspect, explain, compile, check and disassemble models whose shapes are known only at run time.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,8 @@ use clap::Parser;
 enum Outcome {
     Right,
     ValuesDiffer,
+    /// A program that may not run, or may give wrong values on its target.
+    Unsound,
 }
 
 /// Arguments that each parse and do not fit together: exit code 2, as for those that do not parse.
@@ -23,11 +25,12 @@ enum Outcome {
 #[error("{0}")]
 struct Usage(String);
 
-/// An error with its causes. A message that already tells its cause is not followed by it.
+/// An error with its causes. A message that already tells its cause is not followed by it, and one that shows the place in a text needs
+/// nothing before it.
 fn chain(e: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in e.chain().map(ToString::to_string) {
-        if text.is_empty() {
+        if text.is_empty() || cause.starts_with(SHOWN) {
             text = cause;
         } else if !text.ends_with(&cause) {
             text = format!("{text}: {cause}");
@@ -35,6 +38,9 @@ fn chain(e: &anyhow::Error) -> String {
     }
     text
 }
+
+/// How a message that shows a place in a text begins.
+const SHOWN: &str = "error: ";
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
@@ -50,12 +56,15 @@ fn main() -> ExitCode {
         args::Command::Inspect(a) => cmd::inspect::inspect(&a),
         args::Command::Explain(a) => cmd::explain::explain(&a),
         args::Command::Compile(a) => cmd::compile::compile(&a),
-        args::Command::Disasm(a) => cmd::disasm::disasm(&a),
+        args::Command::Disasm(a) => cmd::asm::disasm(&a),
+        args::Command::Asm(a) => cmd::asm::asm(&a),
+        args::Command::Check(a) => cmd::check::check(&a),
         args::Command::Demo(a) => cmd::demo::demo(&a),
     };
     match outcome {
         Ok(Outcome::Right) => ExitCode::SUCCESS,
         Ok(Outcome::ValuesDiffer) => ExitCode::from(3),
+        Ok(Outcome::Unsound) => ExitCode::from(4),
         // A reader that closed the pipe (`dvm disasm .. | head`) has seen what it wanted.
         Err(e)
             if e.chain().any(|c| {
@@ -65,7 +74,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(e) => {
-            eprintln!("error: {}", chain(&e));
+            let text = chain(&e);
+            eprintln!("{}{text}", if text.starts_with(SHOWN) { "" } else { SHOWN });
             if e.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

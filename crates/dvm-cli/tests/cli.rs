@@ -175,7 +175,17 @@ fn a_bundle_gives_the_models_outputs() {
         let out = s.dvm(&["disasm", "m.dvmb"]);
         assert!(out.status.success());
         let listing = text(&out.stdout);
-        assert!(listing.contains(spec) && listing.contains("vexp"), "{listing}");
+        let note = listing.lines().find(|l| l.contains("vexp")).unwrap_or_default();
+        assert!(
+            listing.starts_with(&format!("bundle {spec}\nsymbol rows = 3\n")) && note.contains("; %"),
+            "{listing}"
+        );
+        assert_eq!(s.dvm(&["check", "m.dvmb"]).status.code(), Some(0));
+        // Text and bytes are one program.
+        assert!(s.dvm(&["disasm", "m.dvmb", "-o", "m.dvmasm"]).status.success());
+        assert!(s.dvm(&["asm", "m.dvmasm", "-o", "again.dvmb"]).status.success());
+        assert_eq!(text(&s.dvm(&["disasm", "again.dvmb"]).stdout), listing);
+        assert_eq!(run("again.dvmb", &[], "c.npz"), run("m.dvmb", &[], "a.npz"));
     }
     fails(&s.dvm(&["run", "m.dvmb", "--dim", "rows=4"]), 1, &["rows=3"]);
     let mut bytes = std::fs::read(s.path("m.dvmb")).unwrap();
@@ -243,4 +253,96 @@ fn the_demo_checks_itself() {
     let runs = doc["runs"].as_array().unwrap();
     assert!(runs.len() >= 12);
     assert!(runs.iter().all(|r| r["max_difference"].as_f64().unwrap() < 1e-3));
+}
+
+/// The hand-written kernel that the README shows.
+const SOFTMAX: &str = include_str!("../../../examples/softmax.dvmasm");
+
+#[test]
+fn a_kernel_written_by_hand() {
+    let s = Scratch::new("hand");
+    std::fs::write(s.path("softmax.dvmasm"), SOFTMAX).unwrap();
+    let values: Vec<f32> = (0..70_000).map(|i| (i * 37 % 1001) as f32 / 500.0 - 1.0).collect();
+    let x = Tensor::from_slice(&[100, 700], &values).unwrap();
+    npz::save_npz(&s.path("in.npz"), &[("x".into(), x.clone())]).unwrap();
+    std::fs::write(s.path("x.npy"), npz::write_npy(&x)).unwrap();
+    let run = |args: &[&str]| {
+        let out = s.dvm(&[&["run"], args, &["--outputs", "out.npz"]].concat());
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        npz::load_npz(&s.path("out.npz")).unwrap().remove(0)
+    };
+    let (name, z) = run(&["softmax.dvmasm", "--inputs", "in.npz"]);
+    assert_eq!((name.as_str(), z.shape()), ("z", &[70_000][..]));
+    for (row, z) in values.chunks(700).zip(z.as_slice::<f32>().unwrap().chunks(700)) {
+        let sum: f64 = row.iter().map(|&v| f64::from(v).exp()).sum();
+        assert!(row.iter().zip(z).all(|(&x, &z)| (f64::from(x).exp() / sum - f64::from(z)).abs() < 1e-6));
+    }
+    // As a bundle it is the same program, comments included.
+    assert!(s.dvm(&["asm", "softmax.dvmasm"]).status.success());
+    assert_eq!(run(&["softmax.dvmb", "--input", "x=x.npy"]).1, z);
+    let listing = text(&s.dvm(&["disasm", "softmax.dvmb"]).stdout);
+    assert!(
+        listing.starts_with("program softmax\n") && listing.contains("; maximum of each row"),
+        "{listing}"
+    );
+    assert_eq!(text(&s.dvm(&["disasm", "softmax.dvmasm"]).stdout), listing);
+    let out = s.dvm(&["check", "softmax.dvmasm"]);
+    assert!(out.status.success() && text(&out.stdout).contains("violations  none"));
+    assert_eq!(text(&s.dvm(&["inspect", "softmax.dvmasm"]).stdout).matches("f32[70000]").count(), 2);
+
+    fails(&s.dvm(&["run", "softmax.dvmasm"]), 1, &["`x` (f32[70000])", "--fill"]);
+    assert!(s.dvm(&["run", "softmax.dvmasm", "--fill"]).status.success());
+    std::fs::write(s.path("y.npy"), npz::write_npy(&Tensor::from_slice(&[2], &[0f32; 2]).unwrap())).unwrap();
+    fails(&s.dvm(&["run", "softmax.dvmasm", "--input", "x=y.npy"]), 1, &["`x`", "[70000]", "[2]"]);
+    fails(&s.dvm(&["run", "softmax.dvmasm", "--input", "y=y.npy", "--fill"]), 1, &["`y`", "inputs are x"]);
+    fails(&s.dvm(&["run", "softmax.dvmasm", "--fill", "--dim", "n=1"]), 1, &["no symbol `n`"]);
+    fails(&s.dvm(&["asm", "softmax.dvmb"]), 2, &["bundle already"]);
+    fails(&s.dvm(&["asm", "scale.dvm"]), 1, &["expected `program` or `bundle`", "scale.dvm:1:1"]);
+    fails(
+        &s.dvm(&["compile", "softmax.dvmasm", "-o", "m.dvmb"]),
+        1,
+        &["softmax.dvmasm", "compiled bytecode"],
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_kernel_is_shown_in_it() {
+    let s = Scratch::new("wrong");
+    let write = |from: &str, to: &str| {
+        assert!(SOFTMAX.contains(from));
+        std::fs::write(s.path("bad.dvmasm"), SOFTMAX.replace(from, to)).unwrap();
+    };
+    write("vexp.f32", "vexq.f32");
+    let line = 1 + SOFTMAX.lines().position(|l| l.contains("vexp")).unwrap();
+    let place = format!("bad.dvmasm:{line}:7");
+    for command in [&["run", "--fill"][..], &["asm"], &["disasm"], &["check"], &["inspect"]] {
+        let out = s.dvm(&[command, &["bad.dvmasm"]].concat());
+        fails(&out, 1, &["error: `vexq` is no instruction", &place, "^^^^"]);
+        assert_eq!(text(&out.stderr).matches("error: ").count(), 1, "{}", text(&out.stderr));
+    }
+    write("vexp.f32 l0, l0", "vexp.f32 l0, l1090");
+    let out = s.dvm(&["check", "bad.dvmasm"]);
+    assert_eq!(out.status.code(), Some(4));
+    let shown = text(&out.stdout);
+    assert!(shown.contains("violations  1") && shown.contains(&place), "{shown}");
+    fails(&s.dvm(&["run", "bad.dvmasm", "--fill"]), 1, &["does not verify", "body #3 vexp"]);
+    assert!(s.dvm(&["asm", "bad.dvmasm"]).status.success(), "what is no safe program is still a program");
+    let doc: serde_json::Value =
+        serde_json::from_str(&text(&s.dvm(&["check", "bad.dvmb", "--json"]).stdout)).unwrap();
+    let found = &doc["programs"][0]["violations"][0];
+    assert_eq!(found["instruction"], "vexp.f32 l0, l1090, cols 16800|2800@g0");
+    assert_eq!(doc["programs"][0]["sound"], false);
+    fails(&s.dvm(&["check", "bad.dvmb", "--target", "tiny"]), 2, &["compiled already"]);
+}
+
+#[test]
+fn models_are_checked_for_a_machine() {
+    let s = Scratch::new("check");
+    for target in ["host-ref", "ascend-910b2", "ascend-950", "tiny"] {
+        let out = s.dvm(&["check", "scale.dvm", "--dim", "rows=300", "--dim", "cols=70", "--target", target]);
+        assert!(out.status.success(), "{}", text(&out.stdout));
+        assert!(text(&out.stdout).contains(&format!("for {target}")));
+    }
+    fails(&s.dvm(&["check", "scale.dvm"]), 1, &["rows", "--dim"]);
+    fails(&s.dvm(&["check", "missing.dvmb"]), 1, &["missing.dvmb"]);
 }

@@ -1,19 +1,21 @@
 //! Bundles: compiled programs that run without their model.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use dvm_bc::{
     Bundle, Limits, Role, Verified,
-    bundle::{HostStep, Port, Weight, weight_hash},
+    bundle::{HostStep, Note, Port, Weight, weight_hash},
 };
 use dvm_ir::{DType, Tensor};
 use dvm_tile::ArgBinding;
 use dvm_vm::{ArgRef, Control, Executable, Isa, Pool, Runtime};
 
+use crate::bare;
 use crate::launch::bytes_of;
 use crate::session::{Ready, code_bytes};
-use crate::{Error, Module, Options, Outputs, RunReport, Session, fill};
+use crate::{Error, FileKind, Module, Options, Outputs, RunReport, Session, fill};
 
 /// Most bytes of arguments that a bundle may ask for unless the options allow more: a damaged or hostile file must not
 /// exhaust the machine.
@@ -59,6 +61,13 @@ impl Session {
                 ArgBinding::Workspace | ArgBinding::Ring => {}
             }
         }
+        for (t, (tiling, kernel)) in encoded.tilings.iter().zip(&encoded.kernel_ids).enumerate() {
+            let kernel = &plan.kernels[kernel.index()];
+            bundle.notes.extend((0..tiling.values.len()).filter_map(|i| {
+                let (template, instruction) = (t as u32, i as u32);
+                Some(Note { program: 0, template, instruction, text: tiling.note(kernel, i)? })
+            }));
+        }
         bundle.steps.push(HostStep::Launch(0));
         bundle.programs.push(program);
         Ok((bundle, self.last_run().clone()))
@@ -82,6 +91,18 @@ pub fn compile_bundle(
     Session::new(module, options.clone())?.bundle(inputs, with_weights)
 }
 
+/// Reads a bundle from its bytes or its text, whichever it is. `file` is named in errors.
+///
+/// # Errors
+/// Damaged bytes, or text that is no bundle; the message shows the place.
+pub fn read_bundle(file: &str, bytes: &[u8]) -> Result<Bundle, Error> {
+    if FileKind::of(bytes) != FileKind::Assembly {
+        return Ok(Bundle::from_bytes(bytes)?);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|e| Error::Text(e.to_string()))?;
+    Bundle::from_text(text).map_err(|e| Error::Text(e.render(file, text)))
+}
+
 /// Runs a bundle for the shapes it was compiled for.
 pub struct BundleSession {
     bundle: Bundle,
@@ -91,6 +112,8 @@ pub struct BundleSession {
     report: RunReport,
     first: bool,
     timeout: Option<std::time::Duration>,
+    /// [`Bundle::is_bare`].
+    bare: bool,
 }
 
 struct Launch {
@@ -114,23 +137,32 @@ impl std::fmt::Debug for BundleSession {
     }
 }
 
-fn ir_dtype(d: dvm_bc::DType) -> DType {
+pub(crate) fn ir_dtype(d: dvm_bc::DType) -> DType {
     DType::from_name(d.name()).unwrap_or(DType::U8)
 }
 
 impl BundleSession {
-    /// Reads and verifies a bundle. Where it holds no weights, they come from `model`, which must be the one it was compiled
-    /// from.
+    /// Reads a bundle, or bytecode as text, for [`BundleSession::new`].
     ///
     /// # Errors
-    /// Damaged bytes, a program that does not verify or asks for too much, weights that are missing or differ.
+    /// As [`read_bundle`] and [`BundleSession::new`].
     pub fn from_bytes(
         bytes: &[u8],
         model: Option<&Module>,
         options: &Options,
     ) -> Result<BundleSession, Error> {
+        BundleSession::new(read_bundle("bundle", bytes)?, model, options)
+    }
+    /// Verifies a bundle. Where it holds no weights, they come from `model`, which must be the one it was compiled from.
+    ///
+    /// # Errors
+    /// A program that does not verify or asks for too much, weights that are missing or differ.
+    pub fn new(
+        mut bundle: Bundle,
+        model: Option<&Module>,
+        options: &Options,
+    ) -> Result<BundleSession, Error> {
         let start = Instant::now();
-        let mut bundle = Bundle::from_bytes(bytes)?;
         if bundle.weights.iter().any(|w| w.data.is_none()) {
             let model = model.ok_or_else(|| {
                 Error::Launch(
@@ -162,6 +194,7 @@ impl BundleSession {
             ..RunReport::default()
         };
         Ok(BundleSession {
+            bare: bundle.is_bare(),
             bundle,
             launches,
             runtime,
@@ -223,18 +256,13 @@ impl BundleSession {
         for p in &self.bundle.inputs {
             let given = inputs.iter().find(|(n, _)| *n == p.name);
             let (_, t) = given.ok_or_else(|| Error::Bind(format!("input `{}` is missing", p.name)))?;
-            if t.dtype() != ir_dtype(p.dtype)
-                || !t.shape().iter().map(|&d| d as u64).eq(p.shape.iter().copied())
-            {
-                let (is, got) = (p.dtype, t.dtype());
-                return Err(Error::Bind(format!(
-                    "input `{}`: the bundle was compiled for {is}{:?}, got {got}{:?}",
-                    p.name,
-                    p.shape,
-                    t.shape()
-                )));
-            }
-            ordered.push(t);
+            let fits = t.dtype() == ir_dtype(p.dtype)
+                && t.shape().iter().map(|&d| d as u64).eq(p.shape.iter().copied());
+            ordered.push(match fits {
+                true => Cow::Borrowed(t.bytes()),
+                false if self.bare => bare::fit(&self.bundle.programs[0], p, t)?,
+                false => return Err(bare::misfit(p, t)),
+            });
         }
         outputs.clear();
         for p in &self.bundle.outputs {
@@ -251,7 +279,7 @@ impl BundleSession {
             for source in &launch.args {
                 let twice = || Error::Launch("an output or the workspace is bound to two arguments".into());
                 args.push(match *source {
-                    Source::Input(i) => ArgRef::In(ordered[i].bytes()),
+                    Source::Input(i) => ArgRef::In(&ordered[i]),
                     Source::Output(i) => ArgRef::Out(outs[i].take().ok_or_else(twice)?),
                     Source::Weight(i) => {
                         ArgRef::In(self.bundle.weights[i].data.as_deref().unwrap_or_default())
@@ -268,7 +296,7 @@ impl BundleSession {
             report.run_us += start.elapsed().as_secs_f64() * 1e6;
         }
         let weights = self.bundle.weights.iter().filter_map(|w| w.data.as_ref()).map(Vec::len);
-        let io = ordered.iter().map(|t| t.bytes().len()).chain(outputs.values().map(|t| t.bytes().len()));
+        let io = ordered.iter().map(|t| t.len()).chain(outputs.values().map(|t| t.bytes().len()));
         report.peak_bytes += weights.chain(io).sum::<usize>();
         report.cache_hit = !self.first;
         if !self.first {
@@ -317,9 +345,11 @@ fn prepare(
         args.push(match a.role {
             Role::Input => Source::Input(find(&bundle.inputs)?),
             Role::Output => Source::Output(find(&bundle.outputs)?),
-            Role::Weight => {
-                Source::Weight(bundle.weights.iter().position(|w| w.name == a.name).ok_or_else(unknown)?)
-            }
+            Role::Weight => match bundle.weights.iter().position(|w| w.name == a.name) {
+                Some(i) => Source::Weight(i),
+                // Of a bare bundle.
+                None => Source::Input(find(&bundle.inputs)?),
+            },
             Role::Ring => Source::Ring,
             Role::Workspace => {
                 workspace = usize::try_from(a.bytes).unwrap_or(usize::MAX);

@@ -29,24 +29,24 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Inspects a file's bytes; `base_dir` is where an ONNX model's external data lie.
+    /// Inspects a file's bytes. `file` is named in errors; an ONNX model's external data lie beside it.
     ///
     /// # Errors
     /// Bytes that are no model at all. A model with unsupported ops is no error: they are listed.
-    pub fn of(bytes: &[u8], base_dir: Option<&Path>) -> Result<Inspection, Error> {
+    pub fn of(file: &Path, bytes: &[u8]) -> Result<Inspection, Error> {
+        let name = file.display().to_string();
         match FileKind::of(bytes) {
-            FileKind::Bundle => Ok(of_bundle(&Bundle::from_bytes(bytes)?)),
+            FileKind::Bundle | FileKind::Assembly => Ok(of_bundle(&crate::read_bundle(&name, bytes)?)),
             FileKind::Serialised => of_module(&Module::from_bytes(bytes)?, "serialised IR"),
             FileKind::Text => {
                 let text = std::str::from_utf8(bytes).map_err(|e| Error::Text(e.to_string()))?;
-                of_module(&Module::from_text(text)?, "textual IR")
+                of_module(&Module::text(&name, text)?, "textual IR")
             }
             #[cfg(feature = "onnx")]
-            FileKind::Onnx => of_onnx(bytes, base_dir),
+            FileKind::Onnx => of_onnx(bytes, file.parent()),
             #[cfg(not(feature = "onnx"))]
             FileKind::Onnx => {
-                let _ = base_dir;
-                Err(Error::Format { path: "file".into(), reason: "this build has no `onnx` feature".into() })
+                Err(Error::Format { path: name, reason: "this build has no `onnx` feature".into() })
             }
         }
     }

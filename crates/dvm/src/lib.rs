@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bare;
 mod bundle;
+mod check;
 pub mod compare;
 mod error;
 pub mod fill;
@@ -26,7 +28,8 @@ pub use dvm_npu::MachineSpec;
 #[cfg(feature = "onnx")]
 pub use dvm_onnx as onnx;
 
-pub use bundle::{BundleSession, compile_bundle};
+pub use bundle::{BundleSession, compile_bundle, read_bundle};
+pub use check::{CheckReport, Finding, check};
 pub use error::Error;
 pub use inspect::Inspection;
 pub use module::{FileKind, Module, PortInfo, Structural, input_shapes, signature};

@@ -108,11 +108,13 @@ pub enum FileKind {
     Serialised,
     /// A `.dvmb` bundle, run by [`crate::BundleSession`].
     Bundle,
+    /// Bytecode as text, run by [`crate::BundleSession`].
+    Assembly,
 }
 
 impl FileKind {
-    /// Recognises a file. Text is what is UTF-8 and starts (after comments) with `graph`; everything unknown is taken
-    /// for ONNX, which has no magic.
+    /// Recognises a file. Text is what is UTF-8 and starts (after comments) with `graph`, or with `program` or `bundle`; everything
+    /// unknown is taken for ONNX, which has no magic.
     #[must_use]
     pub fn of(bytes: &[u8]) -> FileKind {
         if bytes.starts_with(b"DVMB") {
@@ -128,7 +130,11 @@ impl FileKind {
                 l.split(['#', ';']).next().unwrap_or_default().split("//").next().unwrap_or_default().trim()
             })
             .find(|l| !l.is_empty());
-        if code.is_some_and(|l| l.starts_with("graph")) { FileKind::Text } else { FileKind::Onnx }
+        match code.and_then(|l| l.split_whitespace().next()) {
+            Some("program" | "bundle") => FileKind::Assembly,
+            _ if code.is_some_and(|l| l.starts_with("graph")) => FileKind::Text,
+            _ => FileKind::Onnx,
+        }
     }
 }
 
@@ -146,10 +152,10 @@ impl Module {
                 Module::text(&path.display().to_string(), &text)?
             }
             FileKind::Serialised => Module::from_bytes(&bytes)?,
-            FileKind::Bundle => {
+            FileKind::Bundle | FileKind::Assembly => {
                 return Err(Error::Format {
                     path: path.display().to_string(),
-                    reason: "is a compiled bundle, not a model; run it with `dvm run` or BundleSession"
+                    reason: "is compiled bytecode, not a model; run it with `dvm run` or BundleSession"
                         .into(),
                 });
             }
@@ -208,7 +214,7 @@ impl Module {
         Module::text("graph", text)
     }
     /// Parses the text of a file of this name.
-    fn text(file: &str, text: &str) -> Result<Module, Error> {
+    pub(crate) fn text(file: &str, text: &str) -> Result<Module, Error> {
         let graph = Graph::from_text(text).map_err(|e| Error::Text(e.render(file, text)))?;
         Module::from_graph(graph)
     }

@@ -65,6 +65,9 @@ pub(crate) struct Encoded {
     pub(crate) workspace_bytes: usize,
     pub(crate) bytecode_bytes: usize,
     pub(crate) kernels: usize,
+    /// By template.
+    pub(crate) tilings: Vec<dvm_tile::Tiling>,
+    pub(crate) kernel_ids: Vec<dvm_ir::plan::KernelId>,
 }
 
 impl std::fmt::Debug for Session {
@@ -287,6 +290,8 @@ impl Session {
             workspace_bytes,
             bytecode_bytes,
             kernels,
+            tilings: compiled.tilings,
+            kernel_ids: compiled.kernels,
         })
     }
 

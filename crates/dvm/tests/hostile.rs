@@ -61,7 +61,7 @@ enum Stage {
 
 /// Everything `inspect`, `explain`, `compile` and `run` do with a model.
 fn use_model(bytes: &[u8], rng: &mut Rng) -> Stage {
-    let _ = Inspection::of(bytes, None).map_err(|e| e.to_string());
+    let _ = Inspection::of("mutant".as_ref(), bytes).map_err(|e| e.to_string());
     let Ok(module) = Module::from_onnx_bytes(bytes).map_err(|e| e.to_string()) else { return Stage::Refused };
     let Ok(graph) = module.graph(&[], &[]) else { return Stage::Loaded };
     let dims: Vec<(String, i64)> =
@@ -102,7 +102,7 @@ fn use_model(bytes: &[u8], rng: &mut Rng) -> Stage {
 
 /// Everything `inspect`, `disasm` and `run` do with a bundle.
 fn use_bundle(bytes: &[u8]) -> Stage {
-    let _ = Inspection::of(bytes, None).map_err(|e| e.to_string());
+    let _ = Inspection::of("mutant".as_ref(), bytes).map_err(|e| e.to_string());
     let Ok(b) = Bundle::from_bytes(bytes).map_err(|e| e.to_string()) else { return Stage::Refused };
     assert!(!b.to_text().is_empty());
     let run = || -> Result<(), dvm::Error> {

@@ -11,7 +11,7 @@
 
 mod wire;
 
-use crate::{DType, Layout, Program};
+use crate::{DType, Layout, Program, Role};
 
 const MAGIC: [u8; 4] = *b"DVMB";
 const MAJOR: u16 = 2;
@@ -272,53 +272,34 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// The bundle for review: what it takes and gives as comments, then its programs, notes at their instructions.
+    /// A bundle that launches one program, whose inputs and outputs are flat: what the program itself says of them. Weights are inputs
+    /// too, as nothing else knows them.
     #[must_use]
-    pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        let line = |out: &mut String, text: String| {
-            out.push_str("; ");
-            out.push_str(&text);
-            out.push('\n');
-        };
-        line(&mut out, format!("bundle for {:?}", self.target));
-        for (name, value) in &self.symbols {
-            line(&mut out, format!("symbol {name:?} = {value}"));
+    pub fn of(program: Program) -> Bundle {
+        let (inputs, outputs) = bare_ports(&program);
+        Bundle {
+            target: program.target.name.clone(),
+            inputs,
+            outputs,
+            programs: vec![program],
+            steps: vec![HostStep::Launch(0)],
+            ..Bundle::default()
         }
-        for (what, ports) in [("input", &self.inputs), ("output", &self.outputs)] {
-            for p in ports {
-                line(&mut out, format!("{what} {:?}: {}{:?}", p.name, p.dtype, p.shape));
-            }
-        }
-        for w in &self.weights {
-            let held = if w.data.is_some() { "held" } else { "not held" };
-            line(
-                &mut out,
-                format!(
-                    "weight {:?}: {} of {} bytes, hash {:016x}, {held}",
-                    w.name, w.dtype, w.bytes, w.hash
-                ),
-            );
-        }
-        for step in &self.steps {
-            let HostStep::Launch(p) = step;
-            line(&mut out, format!("launch program {p}"));
-        }
-        let mut notes: Vec<&Note> = self.notes.iter().collect();
-        notes.sort_by_key(|n| (n.program, n.template, n.instruction));
-        for (i, program) in self.programs.iter().enumerate() {
-            let note = |at: crate::InstAt| {
-                let key = (i as u32, at.template, at.number);
-                let found = notes.binary_search_by_key(&key, |n| (n.program, n.template, n.instruction));
-                found.ok().map(|i| notes[i].text.clone())
-            };
-            out.push_str(&crate::disasm_with(program, &note));
-        }
-        out
+    }
+
+    /// Whether the bundle says nothing that its program does not: as [`Bundle::of`] made it, perhaps with notes.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        let [program] = self.programs.as_slice() else { return false };
+        self.target == program.target.name
+            && self.symbols.is_empty()
+            && self.weights.is_empty()
+            && self.steps == [HostStep::Launch(0)]
+            && (&self.inputs, &self.outputs) == (&bare_ports(program).0, &bare_ports(program).1)
     }
 
     /// What a reader may rely on, beyond types.
-    fn check(&self) -> Result<(), BundleError> {
+    pub(crate) fn check(&self) -> Result<(), BundleError> {
         let bad = |what: String| Err(BundleError::Inconsistent { what });
         for step in &self.steps {
             let HostStep::Launch(p) = *step;
@@ -346,6 +327,16 @@ impl Bundle {
         }
         Ok(())
     }
+}
+
+/// Arguments as flat inputs (or weights) and outputs.
+fn bare_ports(program: &Program) -> (Vec<Port>, Vec<Port>) {
+    let ports = |roles: &[Role]| {
+        let args = program.args.iter().filter(|a| roles.contains(&a.role));
+        let flat = |a: &crate::Arg| vec![a.bytes / u64::from(a.dtype.size())];
+        args.map(|a| Port { name: a.name.clone(), dtype: a.dtype, shape: flat(a) }).collect()
+    };
+    (ports(&[Role::Input, Role::Weight]), ports(&[Role::Output]))
 }
 
 fn metadata(e: postcard::Error) -> BundleError {

@@ -1,5 +1,7 @@
 //! Reading a line of text.
 
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
 use crate::DType;
 
 /// Text that is not a program.
@@ -14,6 +16,27 @@ pub struct AsmError {
     pub message: String,
 }
 
+impl AsmError {
+    /// The message under the line it is about. `path` names the source.
+    #[must_use]
+    pub fn render(&self, path: &str, source: &str) -> String {
+        let mut start = 0;
+        let mut lines = source.split_inclusive('\n');
+        for line in lines.by_ref().take(self.line.saturating_sub(1)) {
+            start += line.len();
+        }
+        let line = lines.next().unwrap_or_default().trim_end_matches(['\n', '\r']);
+        let offset = line.char_indices().nth(self.column.saturating_sub(1)).map_or(line.len(), |(i, _)| i);
+        let rest = &line[offset..];
+        // A word, or the one character that is not wanted.
+        let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let word = word.max(rest.chars().next().map_or(0, char::len_utf8));
+        let span = start + offset..start + offset + word;
+        let snippet = Snippet::source(source).path(path).annotation(AnnotationKind::Primary.span(span));
+        Renderer::plain().render(&[Level::ERROR.primary_title(&self.message).element(snippet)])
+    }
+}
+
 pub(super) type Result<T> = std::result::Result<T, AsmError>;
 
 /// One line, without its comment.
@@ -21,11 +44,13 @@ pub(super) struct Cursor<'a> {
     pub(super) line: usize,
     pub(super) text: &'a str,
     pub(super) at: usize,
+    /// What follows the first `;`, once it is reached.
+    pub(super) comment: &'a str,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(line: usize, text: &'a str) -> Cursor<'a> {
-        let mut c = Cursor { line, text, at: 0 };
+        let mut c = Cursor { line, text, at: 0, comment: "" };
         c.space();
         c
     }
@@ -35,7 +60,8 @@ impl<'a> Cursor<'a> {
     pub(super) fn space(&mut self) {
         let trimmed = self.rest().trim_start();
         self.at = self.text.len() - trimmed.len();
-        if trimmed.starts_with(';') {
+        if let Some(comment) = trimmed.strip_prefix(';') {
+            self.comment = comment.trim();
             self.at = self.text.len();
         }
     }
@@ -113,35 +139,23 @@ impl<'a> Cursor<'a> {
         if s.is_empty() { self.expected("a name") } else { Ok(s.to_owned()) }
     }
     pub(super) fn quoted(&mut self) -> Result<String> {
-        let (start, mut out) = (self.at, String::new());
-        let mut chars = self.rest()[1..].char_indices();
-        while let Some((i, c)) = chars.next() {
-            match c {
-                '"' => {
-                    self.at = start + 1 + i + 1;
-                    self.space();
-                    return Ok(out);
-                }
-                '\\' => match chars.next().map(|c| c.1) {
-                    Some('n') => out.push('\n'),
-                    Some('r') => out.push('\r'),
-                    Some('t') => out.push('\t'),
-                    Some('0') => out.push('\0'),
-                    Some(c @ ('\\' | '"' | '\'')) => out.push(c),
-                    Some('u') => {
-                        let hex: String =
-                            chars.by_ref().map(|c| c.1).skip(1).take_while(|&c| c != '}').take(8).collect();
-                        match u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32) {
-                            Some(c) => out.push(c),
-                            None => return self.error_at(start + 1 + i, "is no character"),
-                        }
-                    }
-                    _ => return self.error_at(start + 1 + i, "is no escape"),
-                },
-                c => out.push(c),
+        let start = self.at;
+        let body = &self.rest()[1..];
+        let mut escaped = false;
+        let end = body.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let Some(end) = end else { return self.error_at(start, "the name does not end") };
+        match unescape(&body[..end]) {
+            Ok(name) => {
+                self.at = start + 1 + end + 1;
+                self.space();
+                Ok(name)
             }
+            Err((at, what)) => self.error_at(start + 1 + at, what),
         }
-        self.error_at(start, "the name does not end")
     }
     pub(super) fn choose<T: Copy>(&mut self, what: &str, of: &[(&str, T)]) -> Result<T> {
         let at = self.at;
@@ -162,4 +176,33 @@ impl<'a> Cursor<'a> {
             None => self.error_at(at, format!("`{word}` is no dtype")),
         }
     }
+}
+
+/// What `char::escape_debug` made of a text, undone; or where and why it did not make this.
+pub(super) fn unescape(text: &str) -> std::result::Result<String, (usize, &'static str)> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next().map(|c| c.1) {
+            Some('n') => out.push('\n'),
+            Some('r') => out.push('\r'),
+            Some('t') => out.push('\t'),
+            Some('0') => out.push('\0'),
+            Some(c @ ('\\' | '"' | '\'')) => out.push(c),
+            Some('u') => {
+                let hex: String =
+                    chars.by_ref().map(|c| c.1).skip(1).take_while(|&c| c != '}').take(8).collect();
+                match u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32) {
+                    Some(c) => out.push(c),
+                    None => return Err((at, "is no character")),
+                }
+            }
+            _ => return Err((at, "is no escape")),
+        }
+    }
+    Ok(out)
 }

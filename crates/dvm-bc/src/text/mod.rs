@@ -21,14 +21,16 @@
 //! `init always`. Local memory is named by space and block: `l` vector memory, `a` and `b` panels, `c` accumulators. A
 //! source may be read `:row`, `:col` or `:one`. `1024|256@g0` is 256 at the last index of g0, else 1024. `;` starts a comment.
 
+mod bundle;
 mod cursor;
 mod imm;
 mod parse;
 mod print;
 
+pub use bundle::Lines;
 pub use cursor::AsmError;
 pub use parse::asm;
-pub use print::{disasm, disasm_with, inst_text};
+pub use print::{disasm, disasm_inst, disasm_with, inst_text};
 
 use crate::{DType, Inst, Opcode, Operands};
 

@@ -120,7 +120,10 @@ impl Parse for Mem {
     }
 }
 
-fn list<T>(p: &mut Cursor<'_>, mut item: impl FnMut(&mut Cursor<'_>) -> Result<T>) -> Result<Vec<T>> {
+pub(super) fn list<T>(
+    p: &mut Cursor<'_>,
+    mut item: impl FnMut(&mut Cursor<'_>) -> Result<T>,
+) -> Result<Vec<T>> {
     p.take("[")?;
     let mut out = Vec::new();
     while !p.eat("]") {
@@ -417,6 +420,33 @@ fn target(p: &mut Cursor<'_>) -> Result<Target> {
     Ok(t)
 }
 
+/// A dtype and a number of elements, or of bytes; as bytes.
+pub(super) fn sized(p: &mut Cursor<'_>) -> Result<(DType, u64)> {
+    let dtype = p.dtype()?;
+    p.take("[")?;
+    let at = p.at;
+    let n: u64 = p.number("number of elements")?;
+    let scale = if p.keyword("bytes") { 1 } else { u64::from(dtype.size()) };
+    let Some(bytes) = n.checked_mul(scale) else { return p.error_at(at, "does not fit 64 bits") };
+    p.take("]")?;
+    Ok((dtype, bytes))
+}
+
+/// The layout of packed panels, if it is next.
+pub(super) fn panels(p: &mut Cursor<'_>) -> Result<Option<Layout>> {
+    if !p.keyword("panels") {
+        return Ok(None);
+    }
+    p.take("nr")?;
+    let nr = p.number("panel width")?;
+    p.take("k")?;
+    let k = p.number("number of rows")?;
+    p.take("n")?;
+    let n = p.number("number of columns")?;
+    p.take("batch")?;
+    Ok(Some(Layout::Panels { nr, k, n, batch: p.number("number of matrices")? }))
+}
+
 fn arg(p: &mut Cursor<'_>) -> Result<Arg> {
     p.take("%")?;
     let name = p.name()?;
@@ -429,28 +459,15 @@ fn arg(p: &mut Cursor<'_>) -> Result<Arg> {
         ("ring", Role::Ring),
     ];
     let role = p.choose("a role", &roles)?;
-    let dtype = p.dtype()?;
-    p.take("[")?;
-    let at = p.at;
-    let n: u64 = p.number("number of elements")?;
-    let scale = if p.keyword("bytes") { 1 } else { u64::from(dtype.size()) };
-    let Some(bytes) = n.checked_mul(scale) else { return p.error_at(at, "does not fit 64 bits") };
-    p.take("]")?;
+    let (dtype, bytes) = sized(p)?;
     let mut a = Arg { name, role, dtype, bytes, align: dtype.size(), layout: Layout::Plain, zero: false };
     while !p.is_end() {
         if p.keyword("align") {
             a.align = p.number("alignment")?;
         } else if p.keyword("zero") {
             a.zero = true;
-        } else if p.keyword("panels") {
-            p.take("nr")?;
-            let nr = p.number("panel width")?;
-            p.take("k")?;
-            let k = p.number("number of rows")?;
-            p.take("n")?;
-            let n = p.number("number of columns")?;
-            p.take("batch")?;
-            a.layout = Layout::Panels { nr, k, n, batch: p.number("number of matrices")? };
+        } else if let Some(panels) = panels(p)? {
+            a.layout = panels;
         } else {
             return p.expected("`align`, `panels` or `zero`");
         }
@@ -509,17 +526,37 @@ fn unit(p: &mut Cursor<'_>, templates: &Names, args: &Names) -> Result<Unit> {
     Ok(Unit { template, slots, weight })
 }
 
+/// Where an instruction stands in a text, and what is said behind it.
+pub(super) struct Spot<'a> {
+    /// Template, and number of the instruction in it.
+    pub(super) at: (u32, u32),
+    /// Line, from 1.
+    pub(super) line: usize,
+    /// Without its `;`.
+    pub(super) comment: &'a str,
+}
+
 /// Reads a program. It is not verified: that is [`Verified::new`](crate::Verified::new)'s work.
 ///
 /// # Errors
 /// The text is not a program; says at which line and column.
 pub fn asm(text: &str) -> std::result::Result<Program, AsmError> {
+    program(text.lines().enumerate(), &mut |_| {})
+}
+
+/// Reads the program that some lines, numbered from 0, are.
+pub(super) fn program<'a>(
+    lines: impl Iterator<Item = (usize, &'a str)>,
+    seen: &mut dyn FnMut(Spot<'a>),
+) -> Result<Program> {
     let mut program: Option<Program> = None;
     let (mut args, mut templates) = (Names::default(), Names::default());
     let mut has_target = false;
-    for (i, line) in text.lines().enumerate() {
+    let (mut number, mut last) = (0, 0);
+    for (i, line) in lines {
         let mut p = Cursor::new(i + 1, line);
         let p = &mut p;
+        last = i;
         if p.is_end() {
             continue;
         }
@@ -554,6 +591,7 @@ pub fn asm(text: &str) -> std::result::Result<Program, AsmError> {
                 p.choose("a kind", &[("vector", Kind::Vector), ("cube", Kind::Cube), ("mix", Kind::Mix)])?;
             let parallel = if p.keyword("parallel") { extents(p, 'g')? } else { Vec::new() };
             templates.add(&name, prog.templates.len());
+            number = 0;
             prog.templates.push(Template { name, kind, slots: Vec::new(), parallel, phases: Vec::new() });
         } else if p.keyword("step") {
             let at = p.at;
@@ -569,8 +607,13 @@ pub fn asm(text: &str) -> std::result::Result<Program, AsmError> {
                 None => return p.error("`run` outside a step"),
             }
         } else {
+            let template = prog.templates.len().wrapping_sub(1) as u32;
             let Some(t) = prog.templates.last_mut() else { return p.expected("a declaration") };
-            in_template(p, t)?;
+            if in_template(p, t)? {
+                p.end()?;
+                seen(Spot { at: (template, number), line: i + 1, comment: p.comment });
+                number += 1;
+            }
         }
         p.end()?;
     }
@@ -579,13 +622,13 @@ pub fn asm(text: &str) -> std::result::Result<Program, AsmError> {
         found => {
             let missing = if found.is_some() { "target" } else { "program" };
             let message = format!("the text ends without `{missing}`");
-            Err(AsmError { line: text.lines().count().max(1), column: 1, message })
+            Err(AsmError { line: last + 1, column: 1, message })
         }
     }
 }
 
-/// A line of a template.
-fn in_template(p: &mut Cursor<'_>, t: &mut Template) -> Result<()> {
+/// A line of a template; whether it is an instruction.
+fn in_template(p: &mut Cursor<'_>, t: &mut Template) -> Result<bool> {
     if p.keyword("slot") {
         p.take("$")?;
         let at = p.at;
@@ -596,7 +639,7 @@ fn in_template(p: &mut Cursor<'_>, t: &mut Template) -> Result<()> {
         p.take(":")?;
         let dtype = p.dtype()?;
         t.slots.push(Slot { name, dtype, write: p.keyword("write") });
-        return Ok(());
+        return Ok(false);
     }
     if p.keyword("phase") {
         let at = p.at;
@@ -606,13 +649,13 @@ fn in_template(p: &mut Cursor<'_>, t: &mut Template) -> Result<()> {
         }
         let seq = if p.keyword("seq") { extents(p, 's')? } else { Vec::new() };
         t.phases.push(Phase { seq, rotate: p.keyword("rotate"), sections: Vec::new() });
-        return Ok(());
+        return Ok(false);
     }
     let parallel = t.parallel.len();
     let Some(phase) = t.phases.last_mut() else { return p.expected("`slot` or `phase`") };
     if let Some(place) = place(p)? {
         phase.sections.push(Section { place, code: Code::default() });
-        return Ok(());
+        return Ok(false);
     }
     let Some(section) = phase.sections.last_mut() else {
         return p.expected("`init(N)`, `body` or `finish(N)`");
@@ -626,9 +669,9 @@ fn in_template(p: &mut Cursor<'_>, t: &mut Template) -> Result<()> {
                 None => return p.error_at(at, "expected a word: 0x and hexadecimal digits"),
             }
         }
-        return Ok(());
+        return Ok(true);
     }
     let at = p.at;
     let i = inst(p, parallel)?;
-    section.code.push(&i).or_else(|e| p.error_at(at, e.to_string()))
+    section.code.push(&i).map(|()| true).or_else(|e| p.error_at(at, e.to_string()))
 }

@@ -257,8 +257,18 @@ fn sync(sync: &Sync, out: &mut String) {
     let _ = write!(out, "{}}}", if sync.bar { format!("{sep}bar") } else { String::new() });
 }
 
+/// An instruction of a program as text; `None` where there is none, or none that decodes.
+#[must_use]
+pub fn disasm_inst(program: &Program, at: InstAt) -> Option<String> {
+    let template = program.templates.get(at.template as usize)?;
+    let phase = template.phases.get(at.phase as usize)?;
+    let section = phase.sections.iter().find(|s| s.place == at.place)?;
+    let i = section.code.iter().nth(at.index as usize)?.ok()?;
+    Some(inst_text(&i, template.parallel.len()))
+}
+
 /// Appends a name, in quotes where it needs them.
-fn name(s: &str, out: &mut String) {
+pub(super) fn name(s: &str, out: &mut String) {
     if is_plain(s) {
         out.push_str(s);
     } else {
@@ -299,6 +309,22 @@ fn target(t: &Target, out: &mut String) {
     out.push('\n');
 }
 
+/// A dtype and a number of elements, or of bytes where they are no whole elements.
+pub(super) fn sized(dtype: DType, bytes: u64, out: &mut String) {
+    let size = u64::from(dtype.size());
+    if bytes.is_multiple_of(size) {
+        let _ = write!(out, "{dtype}[{}]", bytes / size);
+    } else {
+        let _ = write!(out, "{dtype}[{bytes} bytes]");
+    }
+}
+
+pub(super) fn layout(layout: Layout, out: &mut String) {
+    if let Layout::Panels { nr, k, n, batch } = layout {
+        let _ = write!(out, " panels nr {nr} k {k} n {n} batch {batch}");
+    }
+}
+
 fn arg(a: &Arg, out: &mut String) {
     out.push_str("arg %");
     name(&a.name, out);
@@ -309,16 +335,9 @@ fn arg(a: &Arg, out: &mut String) {
         Role::Workspace => ": workspace ",
         Role::Ring => ": ring ",
     });
-    let size = u64::from(a.dtype.size());
-    if a.bytes.is_multiple_of(size) {
-        let _ = write!(out, "{}[{}]", a.dtype, a.bytes / size);
-    } else {
-        let _ = write!(out, "{}[{} bytes]", a.dtype, a.bytes);
-    }
+    sized(a.dtype, a.bytes, out);
     let _ = write!(out, " align {}", a.align);
-    if let Layout::Panels { nr, k, n, batch } = a.layout {
-        let _ = write!(out, " panels nr {nr} k {k} n {n} batch {batch}");
-    }
+    layout(a.layout, out);
     if a.zero {
         out.push_str(" zero");
     }

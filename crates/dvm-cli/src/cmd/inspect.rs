@@ -10,7 +10,7 @@ use crate::cmd::{say, say_json};
 
 pub(crate) fn inspect(a: &InspectArgs) -> Result<Outcome> {
     let bytes = std::fs::read(&a.model).with_context(|| a.model.display().to_string())?;
-    let i = Inspection::of(&bytes, a.model.parent()).with_context(|| a.model.display().to_string())?;
+    let i = Inspection::of(&a.model, &bytes).with_context(|| a.model.display().to_string())?;
     if a.json {
         let port = |p: &dvm::PortInfo| json!({"name": p.name, "dtype": p.dtype.name(), "shape": p.shape});
         say_json(&json!({

@@ -1,8 +1,9 @@
 //! The subcommands.
 
+pub(crate) mod asm;
+pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod demo;
-pub(crate) mod disasm;
 pub(crate) mod explain;
 pub(crate) mod inspect;
 pub(crate) mod run;

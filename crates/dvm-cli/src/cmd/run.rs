@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use dvm::compare::{Tolerance, compare};
-use dvm::{BundleSession, FileKind, Module, Outputs, RunReport, Session, npz};
+use dvm::{BundleSession, FileKind, Module, Outputs, RunReport, Session, npz, read_bundle};
 use serde_json::json;
 
 use crate::args::RunArgs;
@@ -14,21 +14,27 @@ use crate::{Outcome, Usage};
 /// A model or a bundle, behind one face.
 enum Engine {
     Model(Box<Session>),
-    Bundle(Box<BundleSession>),
+    /// Inputs that are not given are filled, or are an error.
+    Bundle {
+        session: Box<BundleSession>,
+        fill: bool,
+    },
 }
 
 impl Engine {
     fn open(a: &RunArgs) -> Result<Engine> {
         let bytes = std::fs::read(&a.model).with_context(|| a.model.display().to_string())?;
-        if FileKind::of(&bytes) == FileKind::Bundle {
+        let kind = FileKind::of(&bytes);
+        if matches!(kind, FileKind::Bundle | FileKind::Assembly) {
             let weights = a.weights.as_ref().map(Module::load).transpose()?;
-            let session = BundleSession::from_bytes(
-                &bytes,
-                weights.as_ref(),
-                &options(&a.engine, file_size(&a.model))?,
-            )
-            .with_context(|| a.model.display().to_string())?;
-            return Ok(Engine::Bundle(Box::new(session)));
+            let name = a.model.display().to_string();
+            let open = || -> Result<BundleSession> {
+                let bundle = read_bundle(&name, &bytes)?;
+                let options = options(&a.engine, file_size(&a.model))?;
+                Ok(BundleSession::new(bundle, weights.as_ref(), &options)?)
+            };
+            let session = Box::new(open().with_context(|| name.clone())?);
+            return Ok(Engine::Bundle { session, fill: a.fill || kind == FileKind::Bundle });
         }
         if a.weights.is_some() {
             bail!(Usage(format!("--weights is for bundles; {} is a model", a.model.display())));
@@ -42,7 +48,13 @@ impl Engine {
             Engine::Model(s) => {
                 complete(&*s.module().graph(given, dims)?, given, dims, s.options().max_bytes)
             }
-            Engine::Bundle(s) => {
+            Engine::Bundle { session: s, fill } => {
+                let missing = s.bundle().inputs.iter().filter(|p| !given.iter().any(|(n, _)| *n == p.name));
+                let missing: Vec<_> =
+                    missing.map(|p| format!("`{}` ({}{:?})", p.name, p.dtype, p.shape)).collect();
+                if !fill && !missing.is_empty() {
+                    bail!("no value for input {}: give --inputs, --input or --fill", missing.join(", "));
+                }
                 for (name, value) in dims {
                     match s.dims().iter().find(|(n, _)| n == name) {
                         Some((_, v)) if v == value => {}
@@ -57,14 +69,14 @@ impl Engine {
     fn run_into(&mut self, inputs: &Named, outputs: &mut Outputs) -> Result<()> {
         match self {
             Engine::Model(s) => s.run_into(inputs, outputs)?,
-            Engine::Bundle(s) => s.run_into(inputs, outputs)?,
+            Engine::Bundle { session: s, .. } => s.run_into(inputs, outputs)?,
         }
         Ok(())
     }
     fn last_run(&self) -> &RunReport {
         match self {
             Engine::Model(s) => s.last_run(),
-            Engine::Bundle(s) => s.last_run(),
+            Engine::Bundle { session: s, .. } => s.last_run(),
         }
     }
 }
