@@ -287,7 +287,7 @@ fn a_kernel_written_by_hand() {
     );
     assert_eq!(text(&s.dvm(&["disasm", "softmax.dvmasm"]).stdout), listing);
     let out = s.dvm(&["check", "softmax.dvmasm"]);
-    assert!(out.status.success() && text(&out.stdout).contains("violations  none"));
+    assert!(out.status.success() && text(&out.stdout).contains("verifier   accepted"));
     assert_eq!(text(&s.dvm(&["inspect", "softmax.dvmasm"]).stdout).matches("f32[70000]").count(), 2);
 
     fails(&s.dvm(&["run", "softmax.dvmasm"]), 1, &["`x` (f32[70000])", "--fill"]);
@@ -324,7 +324,7 @@ fn what_is_wrong_with_a_kernel_is_shown_in_it() {
     let out = s.dvm(&["check", "bad.dvmasm"]);
     assert_eq!(out.status.code(), Some(4));
     let shown = text(&out.stdout);
-    assert!(shown.contains("violations  1") && shown.contains(&place), "{shown}");
+    assert!(shown.contains("1 violation(s)") && shown.contains(&place), "{shown}");
     fails(&s.dvm(&["run", "bad.dvmasm", "--fill"]), 1, &["does not verify", "body #3 vexp"]);
     assert!(s.dvm(&["asm", "bad.dvmasm"]).status.success(), "what is no safe program is still a program");
     let doc: serde_json::Value =
@@ -343,6 +343,37 @@ fn models_are_checked_for_a_machine() {
         assert!(out.status.success(), "{}", text(&out.stdout));
         assert!(text(&out.stdout).contains(&format!("for {target}")));
     }
+    // Without the events of one instruction there are hazards, shown in the text.
+    let compile = [
+        "compile",
+        "scale.dvm",
+        "-o",
+        "m.dvmb",
+        "--target",
+        "ascend-910b2",
+        "--dim",
+        "rows=300",
+        "--dim",
+        "cols=70",
+    ];
+    assert!(s.dvm(&compile).status.success());
+    let listing = text(&s.dvm(&["disasm", "m.dvmb"]).stdout);
+    let line = listing.lines().position(|l| l.contains("vmul")).unwrap();
+    let broken: Vec<&str> = listing
+        .lines()
+        .enumerate()
+        .map(|(i, l)| if i == line { l.split('{').next().unwrap() } else { l })
+        .collect();
+    std::fs::write(s.path("broken.dvmasm"), broken.join("\n")).unwrap();
+    let out = s.dvm(&["check", "broken.dvmasm"]);
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
+    let shown = text(&out.stdout);
+    for part in ["verifier", "hazards", &format!("broken.dvmasm:{}:7", line + 1), "vmul.f32"] {
+        assert!(shown.contains(part), "`{part}` is not in: {shown}");
+    }
+    let out = s.dvm(&["check", "broken.dvmasm", "--json"]);
+    let doc: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((out.status.code(), &doc["programs"][0]["sound"]), (Some(4), &serde_json::json!(false)));
     fails(&s.dvm(&["check", "scale.dvm"]), 1, &["rows", "--dim"]);
     fails(&s.dvm(&["check", "missing.dvmb"]), 1, &["missing.dvmb"]);
 }

@@ -63,7 +63,7 @@ impl Session {
         }
         for (t, (tiling, kernel)) in encoded.tilings.iter().zip(&encoded.kernel_ids).enumerate() {
             let kernel = &plan.kernels[kernel.index()];
-            bundle.notes.extend((0..tiling.values.len()).filter_map(|i| {
+            bundle.notes.extend((0..tiling.notes.len()).filter_map(|i| {
                 let (template, instruction) = (t as u32, i as u32);
                 Some(Note { program: 0, template, instruction, text: tiling.note(kernel, i)? })
             }));

@@ -24,12 +24,12 @@ pub use dvm_ir::{
     BinaryOp, Bindings, DType, Dim, DimTable, Graph, Input, Op, Plan, ReduceOp, Scalar, Tensor, UnaryOp,
     ValueId, eval, plan,
 };
-pub use dvm_npu::MachineSpec;
+pub use dvm_npu::{MachineSpec, hazard};
 #[cfg(feature = "onnx")]
 pub use dvm_onnx as onnx;
 
 pub use bundle::{BundleSession, compile_bundle, read_bundle};
-pub use check::{CheckReport, Finding, check};
+pub use check::{CheckReport, check};
 pub use error::Error;
 pub use inspect::Inspection;
 pub use module::{FileKind, Module, PortInfo, Structural, input_shapes, signature};

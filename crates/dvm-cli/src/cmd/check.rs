@@ -1,9 +1,11 @@
 //! `dvm check`: verifier and hazard checker, without running anything.
 
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use anyhow::{Context, Result, bail};
 use dvm::bc::text::Lines;
-use dvm::bc::{AsmError, Bundle, Limits};
-use dvm::{CheckReport, FileKind, Finding, Module, check as check_program, compile_bundle};
+use dvm::bc::{Bundle, InstAt, Limits, Program, Violation, Where, disasm_inst};
+use dvm::hazard::{Dependence, Hazard};
+use dvm::{CheckReport, FileKind, Module, check as check_program, compile_bundle};
 use serde_json::json;
 
 use crate::args::CheckArgs;
@@ -23,27 +25,39 @@ pub(crate) fn check(a: &CheckArgs) -> Result<Outcome> {
     let programs = &source.bundle.programs;
     let reports: Vec<CheckReport> = programs.iter().map(|p| check_program(p, &Limits::default())).collect();
     if a.json {
-        let finding = |f: &Finding| json!({"at": f.at, "instruction": f.text, "message": f.message});
-        let list = |fs: &[Finding]| fs.iter().map(finding).collect::<Vec<_>>();
-        let programs: Vec<_> = programs
-            .iter()
-            .zip(&reports)
-            .map(|(p, r)| {
-                json!({
-                    "program": p.name, "target": p.target.name, "sound": r.is_sound(),
-                    "violations": list(&r.violations), "more_violations": r.more,
-                })
-            })
-            .collect();
-        say_json(&json!({"version": 1, "programs": programs}))?;
+        let programs = programs.iter().zip(&reports).map(|(p, r)| report_json(p, r));
+        say_json(&json!({"version": 1, "programs": programs.collect::<Result<Vec<_>>>()?}))?;
     } else {
         let mut out = String::new();
         for (i, r) in reports.iter().enumerate() {
-            describe(&source, i, r, &mut out);
+            describe(&source, i as u32, r, &mut out);
         }
         say(&out)?;
     }
     Ok(if reports.iter().all(CheckReport::is_sound) { Outcome::Right } else { Outcome::Unsound })
+}
+
+fn report_json(p: &Program, r: &CheckReport) -> Result<serde_json::Value> {
+    let violations = r.violations.iter().flat_map(|e| &e.violations).map(|v| {
+        let text = inst_of(v).and_then(|at| disasm_inst(p, at));
+        json!({"at": v.at.to_string(), "instruction": text, "message": v.message})
+    });
+    let mut doc = json!({
+        "program": p.name, "target": p.target.name, "sound": r.is_sound(),
+        "violations": violations.collect::<Vec<_>>(), "more_violations": r.violations.as_ref().map_or(0, |e| e.more),
+    });
+    // A program that does not verify is not looked at further.
+    if r.violations.is_none() {
+        doc["synchronisation"] = serde_json::to_value(&r.hazards)?;
+    }
+    Ok(doc)
+}
+
+fn inst_of(v: &Violation) -> Option<InstAt> {
+    match v.at {
+        Where::Inst(at) => Some(at),
+        _ => None,
+    }
 }
 
 fn open(a: &CheckArgs) -> Result<Source> {
@@ -76,32 +90,113 @@ fn open(a: &CheckArgs) -> Result<Source> {
     Ok(Source { name, bundle, text: None })
 }
 
-fn describe(source: &Source, index: usize, r: &CheckReport, out: &mut String) {
-    let program = &source.bundle.programs[index];
+fn describe(source: &Source, index: u32, r: &CheckReport, out: &mut String) {
+    let program = &source.bundle.programs[index as usize];
     out.push_str(&format!("{}: program `{}` for {}\n", source.name, program.name, program.target.name));
-    let mut section = |title: &str, findings: &[Finding], more: u64| {
-        let n = findings.len() as u64 + more;
-        out.push_str(&format!("  {title:<12}{}\n", if n == 0 { "none".into() } else { n.to_string() }));
-        for f in findings {
-            show(source, index as u32, f, out);
+    let show =
+        |sites: &[(InstAt, &str)], title: &str, out: &mut String| source.show(index, sites, title, out);
+    if let Some(e) = &r.violations {
+        out.push_str(&format!("  verifier   {} violation(s)\n", e.violations.len() as u64 + e.more));
+        for v in &e.violations {
+            let title = format!("{}: {}", v.at, v.message);
+            match inst_of(v) {
+                Some(at) => show(&[(at, "")], &title, out),
+                None => show(&[], &title, out),
+            }
         }
-        if more > 0 {
-            out.push_str(&format!("and {more} more\n"));
+        if e.more > 0 {
+            out.push_str(&format!("    and {} more\n", e.more));
         }
-    };
-    section("violations", &r.violations, r.more);
+        return;
+    }
+    out.push_str("  verifier   accepted\n");
+    let (h, p) = (&r.hazards, &r.hazards.proved);
+    if !program.target.async_pipes {
+        return out.push_str("  hazards    none: the pipes of this machine run in order\n");
+    }
+    let found = if h.is_sound() { "none".into() } else { (h.hazards.len() as u64 + h.more).to_string() };
+    out.push_str(&format!(
+        "  hazards    {found}: {} pairs of {} instructions touch common bytes\n",
+        p.pairs, p.instructions
+    ));
+    for hazard in &h.hazards {
+        let (title, sites) = parts(hazard);
+        show(&sites, &title, out);
+    }
+    if h.more > 0 {
+        out.push_str(&format!("    and {} more\n", h.more));
+    }
+    out.push_str(&format!(
+        "  sync       {} events, {} bars, {} barriers, {} cross flags; {} redundant\n",
+        p.events,
+        p.bars,
+        p.barriers,
+        p.cross,
+        h.redundant.len()
+    ));
+    for r in &h.redundant {
+        let sites: Vec<_> = r.parts.iter().map(|(site, _)| (site.at, "")).collect();
+        show(&sites, &format!("redundant {}", r.what), out);
+    }
 }
 
-/// A finding under the line it is about, where there is one.
-fn show(source: &Source, program: u32, f: &Finding, out: &mut String) {
-    let place = source.text.as_ref().zip(f.inst).and_then(|((text, lines), at)| {
+/// What a hazard is, and the instructions it is about with what each does.
+fn parts(hazard: &Hazard) -> (String, Vec<(InstAt, &'static str)>) {
+    // The first line says what; the sites follow it.
+    let title = hazard.to_string().lines().next().unwrap_or_default().to_string();
+    let sites = match hazard {
+        Hazard::Unordered { dependence, first, second, .. } => {
+            let (a, b) = match dependence {
+                Dependence::Raw => ("writes", "reads"),
+                Dependence::War => ("reads", "writes"),
+                Dependence::Waw => ("writes", "writes"),
+            };
+            if first.at == second.at {
+                vec![(second.at, "again")]
+            } else {
+                vec![(second.at, b), (first.at, a)]
+            }
+        }
+        Hazard::Deadlock { wait, .. } => vec![(wait.at, "waits")],
+        Hazard::DoubleSet { set, wait, .. } => {
+            let wait = wait.as_ref().map(|w| (w.at, "waits"));
+            std::iter::once((set.at, "sets")).chain(wait).collect()
+        }
+        Hazard::Leftover { set, .. } => vec![(set.at, "sets")],
+        _ => vec![],
+    };
+    (title, sites)
+}
+
+impl Source {
+    /// A finding: in the text it is about, where there is one, else with the instructions as they are listed.
+    fn show(&self, program: u32, sites: &[(InstAt, &str)], title: &str, out: &mut String) {
+        let spans: Option<Vec<_>> =
+            sites.iter().map(|&(at, what)| Some((self.span(program, at)?, what))).collect();
+        if let (Some(spans), Some((text, _)), false) = (spans, &self.text, sites.is_empty()) {
+            let mut snippet = Snippet::source(text.as_str()).path(&self.name);
+            for (i, (span, what)) in spans.into_iter().enumerate() {
+                let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
+                snippet = snippet.annotation(kind.span(span).label(what));
+            }
+            let report = Renderer::plain().render(&[Level::WARNING.primary_title(title).element(snippet)]);
+            out.push_str(&format!("\n{}\n", report.trim_end()));
+            return;
+        }
+        out.push_str(&format!("    {title}\n"));
+        for &(at, what) in sites {
+            let text = disasm_inst(&self.bundle.programs[program as usize], at).unwrap_or_default();
+            let what = if what.is_empty() { String::new() } else { format!("{what:<6} ") };
+            out.push_str(&format!("      {what}{at}\n        {text}\n"));
+        }
+    }
+    /// The bytes of the text that are an instruction.
+    fn span(&self, program: u32, at: InstAt) -> Option<std::ops::Range<usize>> {
+        let (text, lines) = self.text.as_ref()?;
         let line = lines.line(program, at)?;
-        let column = text.lines().nth(line - 1)?.chars().take_while(|c| c.is_whitespace()).count() + 1;
-        Some((text, AsmError { line, column, message: f.message.clone() }))
-    });
-    match (place, &f.text) {
-        (Some((text, e)), _) => out.push_str(&format!("{}\n", e.render(&source.name, text))),
-        (None, Some(text)) => out.push_str(&format!("    {}: {}\n      {text}\n", f.at, f.message)),
-        (None, None) => out.push_str(&format!("    {}: {}\n", f.at, f.message)),
+        let start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+        let code = text[start..].lines().next()?.split(';').next()?;
+        let indent = code.len() - code.trim_start().len();
+        Some(start + indent..start + code.trim_end().len())
     }
 }

@@ -29,7 +29,11 @@ pub(crate) fn compile(a: &CompileArgs) -> Result<Outcome> {
         report.bytecode_bytes,
         report.plan_us,
         report.compile_us,
-        if a.with_weights { "" } else { "; without weights: run it with --weights MODEL" }
+        if bundle.weights.iter().all(|w| w.data.is_some()) {
+            ""
+        } else {
+            "; without weights: run it with --weights MODEL"
+        }
     ))?;
     Ok(Outcome::Right)
 }

@@ -1,8 +1,9 @@
 //! A compiled case as text, stage by stage.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use dvm_bc::{Limits, Space, Verified, disasm_with};
+use dvm_bc::{Limits, Pipe, Space, Template, disasm_with};
 use dvm_npu::MachineSpec;
 use dvm_tile::{FoldRole, Tiling};
 
@@ -29,12 +30,43 @@ pub(super) fn render(case: &Case, spec: &MachineSpec, c: &CompiledCase) -> Resul
         c.compiled.tilings[t].note(&c.plan.kernels[c.compiled.kernels[t].index()], at.number as usize)
     });
     out.push_str(&text);
-    Verified::new(program.clone(), &Limits::default()).map_err(|e| format!("{e}\n{text}"))?;
+    let report = crate::check(program, &Limits::default());
+    if let Some(e) = &report.violations {
+        return Err(format!("{e}\n{text}"));
+    }
+    stage(&mut out, "synchronisation");
+    if !program.target.async_pipes {
+        out.push_str("none: the pipes of this machine run in order\n");
+        return Ok(out);
+    }
+    for t in &program.templates {
+        let _ = writeln!(out, "{}: {}", t.name, flags(t));
+    }
+    let _ = writeln!(out, "{}", report.hazards);
     Ok(out)
 }
 
 fn stage(out: &mut String, name: &str) {
     let _ = writeln!(out, "\n== {name}");
+}
+
+/// The flags that a template uses, by pair of pipes: `mte2>v 0 1 2, v>mte3 0`, and how often each kind of synchronisation stands in it.
+fn flags(t: &Template) -> String {
+    let mut used: BTreeMap<(Pipe, Pipe), BTreeSet<u8>> = BTreeMap::new();
+    for inst in t.phases.iter().flat_map(|p| &p.sections).flat_map(|s| s.code.iter()).flatten() {
+        let Some(pipe) = inst.pipe() else { continue };
+        for e in [inst.sync.set, inst.sync.set_back].into_iter().flatten() {
+            used.entry((pipe, e.peer)).or_default().insert(e.id);
+        }
+    }
+    if used.is_empty() {
+        return "no events".to_string();
+    }
+    let pairs = used.iter().map(|((from, to), ids)| {
+        let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
+        format!("{}>{} {}", from.name(), to.name(), ids.join(" "))
+    });
+    format!("events {}", pairs.collect::<Vec<_>>().join(", "))
 }
 
 /// What was decided, and what bound it: the memory that is full, how tiles fall on cores.
