@@ -73,7 +73,7 @@ fn round_trip() {
 #[test]
 fn text_reads_back() {
     let mut b = bundle();
-    b.notes.push(Note { program: 0, template: 0, instruction: 3, text: "it's\n\\ ; odd".into() });
+    b.notes.push(Note { program: 0, template: 0, instruction: 5, text: "it's\n\\ ; odd".into() });
     let text = b.to_text();
     for line in [
         "bundle host-ref\nsymbol batch = 2\nsymbol seq = -1\ninput x: f32[100]\n",
@@ -89,10 +89,13 @@ fn text_reads_back() {
     b.weights.iter_mut().for_each(|w| w.data = None);
     assert_eq!(again, b);
     assert_eq!(again.to_text(), text.replace("; held", "; not held"));
-    let at = InstAt { template: 0, phase: 0, place: Place::Body, index: 1, number: 2, mnemonic: "vexp" };
+    let at = InstAt { template: 0, phase: 0, place: Place::Body, index: 1, number: 3, mnemonic: "vexp" };
     let line = lines.line(0, at).expect("an instruction");
     assert!(text.lines().nth(line - 1).expect("a line").contains("vexp"));
-    assert_eq!(disasm_inst(&b.programs[0], at).as_deref(), Some("vexp.f32 l0, l0, cols 40|20@g0"));
+    assert_eq!(
+        disasm_inst(&b.programs[0], at).as_deref(),
+        Some("vexp.f32 l0, l0, cols 40|20@g0 {wait mte2.0, set mte3.0}")
+    );
 }
 
 #[test]
