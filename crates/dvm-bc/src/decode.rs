@@ -12,7 +12,11 @@ macro_rules! define_decode {
         #[inline]
         fn operands(form: Form, _r: &mut Reader<'_>, out: &mut Operands) -> Result<(), Fault> {
             match form { $(
-                Form::$form => *out = Operands::$form(crate::$form { $($field: Field::decode(_r)?,)* }),
+                // Instructions of one form often follow each other: their operands are overwritten where they are.
+                Form::$form => match out {
+                    Operands::$form(_o) => { $(_o.$field = Field::decode(_r)?;)* }
+                    _ => *out = Operands::$form(crate::$form { $($field: Field::decode(_r)?,)* }),
+                },
             )* }
             Ok(())
         }

@@ -147,12 +147,25 @@ fn what_is_wrong_is_said() {
         (|b| b.truncate(b.len() - 1), false, "bytes after its header"),
         (|b| b.push(0), false, "bytes after its header"),
         (|b| b[100] ^= 1, false, "checksum"),
-        (|b| b.truncate(25), true, "says it has 8 bytes after its header, 5 are there"),
-        (|b| b[20..28].fill(0xff), true, "says it has 18446744073709551615 bytes"),
-        (|b| b[20] -= 1, true, "metadata does not decode"),
-        (|b| b[20] += 1, true, "1 bytes follow it"),
-        (|b| b[28..40].fill(0xff), true, "metadata does not decode"),
-        (|b| b.truncate(b.len() - 1), true, "weight `u` of 13 bytes is not inside the data section"),
+        (|b| b.truncate(25), true, "says it has 40 bytes after its header, 5 are there"),
+        (|b| b[20..24].fill(0xff), true, "says it has 51539607544 bytes"),
+        (|b| b[28..36].fill(0xff), true, "says it has 18446744073709551595 bytes"),
+        (|b| b[28] -= 1, true, "metadata does not decode"),
+        (|b| b[28] += 1, true, "1 bytes follow it"),
+        (|b| b[64..76].fill(0xff), true, "metadata does not decode"),
+        (|b| b.truncate(b.len() - 1), true, "bytes after its header"),
+        (|b| b.push(0), true, "bytes after its header"),
+        (
+            |b| {
+                b.pop();
+                b[52] -= 1;
+            },
+            true,
+            "weight `u` of 13 bytes is not inside the data section",
+        ),
+        (|b| b[24] = b'Q', true, "section `QROG` is not known, and not to be skipped"),
+        (|b| b[24] = b'p', true, "section `PROG` is missing"),
+        (|b| b[48..52].copy_from_slice(b"PROG"), true, "section `PROG` is there twice"),
         (|b| *b.last_mut().expect("bytes") ^= 1, true, "weight `u` has hash"),
     ];
     for (edit, reseal, expect) in edits {
@@ -180,36 +193,80 @@ fn what_is_wrong_is_said() {
     }
 }
 
-/// A newer minor version may append to the metadata.
+/// The sections of a file, and a file of such sections.
+fn split(bytes: &[u8]) -> Vec<([u8; 4], Vec<u8>)> {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight")) as usize;
+    let count = word(20) & 0xffff_ffff;
+    let mut at = 24 + 12 * count;
+    let part = |i: usize| {
+        let start = at.next_multiple_of(64);
+        at = start + word(28 + 12 * i);
+        (bytes[24 + 12 * i..28 + 12 * i].try_into().expect("four"), bytes[start..at].to_vec())
+    };
+    (0..count).map(part).collect()
+}
+
+fn join(minor: u16, sections: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
+    let mut out = b"DVMB\x02\0".to_vec();
+    out.extend(minor.to_le_bytes());
+    out.resize(20, 0);
+    out.extend((sections.len() as u32).to_le_bytes());
+    sections
+        .iter()
+        .for_each(|(tag, s)| out.extend(tag.iter().copied().chain((s.len() as u64).to_le_bytes())));
+    for (_, s) in sections {
+        out.resize(out.len().next_multiple_of(64), 0);
+        out.extend(s);
+    }
+    seal(&mut out);
+    out
+}
+
+/// A newer minor version may append to what there is and add sections; one that this reader cannot do without is an error.
 #[test]
 fn newer_minor_versions_are_read() {
-    let b = Bundle { weights: vec![], ..bundle() };
-    let mut bytes = b.to_bytes().expect("consistent");
-    let end = 28 + u64::from_le_bytes(bytes[20..28].try_into().expect("eight")) as usize;
-    bytes.splice(end..end, [1, 2, 3]);
-    bytes[20..28].copy_from_slice(&(end as u64 - 28 + 3).to_le_bytes());
-    seal(&mut bytes);
-    assert!(Bundle::from_bytes(&bytes).is_err(), "the same version has nothing to append");
-    bytes[6] = 1;
-    assert_eq!(Bundle::from_bytes(&bytes).expect("newer"), b);
-    // A step of a kind that this reader does not know.
-    let at = bytes.windows(5).rposition(|w| w == [2, 0, 0, 0, 0]).expect("two launches of program 0");
-    bytes[at + 1] = 9;
-    seal(&mut bytes);
-    let e = Bundle::from_bytes(&bytes).expect_err("unknown step").to_string();
+    let b = bundle();
+    let bytes = b.to_bytes().expect("consistent");
+    let now = split(&bytes);
+    assert_eq!(now.iter().map(|s| &s.0[..]).collect::<Vec<_>>(), [b"PROG", b"note", b"DATA"]);
+    assert_eq!(join(0, &now), bytes);
+    let mut newer = now.clone();
+    newer[0].1.extend([1, 2, 3]);
+    newer[1].1.extend([4, 5]);
+    newer.insert(1, (*b"more", vec![7; 100]));
+    let e =
+        Bundle::from_bytes(&join(0, &newer)).expect_err("the same version has nothing to append").to_string();
+    assert_eq!(e, "the bundle's metadata does not decode: 3 bytes follow it");
+    assert_eq!(Bundle::from_bytes(&join(1, &newer)).expect("newer"), b);
+    // Without what is for debugging only.
+    let stripped: Vec<_> = now.iter().filter(|s| s.0 != *b"note").cloned().collect();
+    assert_eq!(Bundle::from_bytes(&join(0, &stripped)).expect("stripped"), Bundle { notes: vec![], ..b });
+    // What this reader cannot do without: a section, a step of a kind that it does not know.
+    newer.push((*b"KEYS", vec![]));
+    let e = Bundle::from_bytes(&join(1, &newer)).expect_err("unknown section").to_string();
+    assert_eq!(
+        e,
+        "written as format version 2.1, newer than 2.0: section `KEYS` is not known, and not to be skipped"
+    );
+    let mut newer = now;
+    let prog = &mut newer[0].1;
+    let at = prog.windows(5).rposition(|w| w == [2, 0, 0, 0, 0]).expect("two launches of program 0");
+    prog[at + 1] = 9;
+    let e = Bundle::from_bytes(&join(1, &newer)).expect_err("unknown step").to_string();
     assert_eq!(e, "written as format version 2.1, newer than 2.0: 9 is no HostStep");
 }
 
-/// Mutants get past the checksum; whatever they say is read or refused, then verified or refused, and printed.
+/// Mutants get past checksum and directory; whatever they say is read or refused, then verified or refused, and printed.
 #[test]
 fn mutants_do_no_harm() {
-    let seed = Bundle { weights: vec![], ..bundle() }.to_bytes().expect("consistent");
+    let seed = split(&Bundle { weights: vec![], ..bundle() }.to_bytes().expect("consistent"));
     let mut r = Rng(7);
     let (mut read, mut verified) = (0, 0);
     for _ in 0..20_000 {
-        let mut bytes = seed.clone();
+        let mut sections = seed.clone();
         for _ in 0..1 + r.below(3) {
-            let at = 20 + r.below(bytes.len() as u64 - 20) as usize;
+            let (_, bytes) = &mut sections[usize::from(r.below(8) == 0)];
+            let at = r.below(bytes.len() as u64) as usize;
             match r.below(6) {
                 0 => bytes[at] = r.next() as u8,
                 1 => bytes[at] ^= 1 << r.below(8),
@@ -222,13 +279,8 @@ fn mutants_do_no_harm() {
                 }
             }
         }
-        if r.below(8) == 0 {
-            // The length of the metadata as the edits left it.
-            let n = (bytes.len() as u64).saturating_sub(28 + r.below(64));
-            bytes[20..28].copy_from_slice(&n.to_le_bytes());
-        }
-        seal(&mut bytes);
-        let Ok(b) = Bundle::from_bytes(&bytes) else { continue };
+        // A newer version, for which what follows is no mistake.
+        let Ok(b) = Bundle::from_bytes(&join(r.below(2) as u16, &sections)) else { continue };
         read += 1;
         for p in b.programs {
             let text = dvm_bc::disasm(&p);
@@ -252,8 +304,7 @@ fn noise_is_refused() {
         let mut bytes: Vec<u8> = (0..r.below(200)).map(|_| r.next() as u8).collect();
         if r.below(2) == 0 && bytes.len() >= 28 {
             bytes[..8].copy_from_slice(b"DVMB\x02\0\0\0");
-            let n = bytes.len() as u64 - 28;
-            bytes[20..28].copy_from_slice(&n.to_le_bytes());
+            bytes[20..24].copy_from_slice(&[r.below(3) as u8, 0, 0, 0]);
             seal(&mut bytes);
         }
         if let Ok(b) = Bundle::from_bytes(&bytes) {

@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! magic "DVMB" | major u16 | minor u16 | length u64 | crc32 u32     parsed by hand, so that a mismatch is a good error
-//! metadata length u64 | metadata (postcard)                         length and crc are of all that follows the header
-//! padding to 64 | weights' bytes, each at a multiple of 64
+//! sections u32 | tag, length u64 each                               length and crc are of all that follows the header
+//! their bytes, each section at a multiple of 64 from the file's start
+//!   PROG    ports, programs, steps, weights by name and hash (postcard)
+//!   note    which graph op an instruction comes from (postcard); optional, as is every section with a small first letter
+//!   DATA    weights' bytes, each at a multiple of 64
 //! ```
 //!
-//! A reader takes files of its own major version. Minor versions only append to the metadata: what a reader does not know is
-//! ignored, and what it cannot understand (a new kind of step) is an error that names the version.
+//! A reader takes files of its own major version. Minor versions only append to the metadata and add sections: what a reader does not
+//! know is ignored where it may be, and what it cannot do without (a new kind of step) is an error that names the version.
 
+mod sections;
 mod wire;
 
 use crate::{DType, Layout, Program, Role};
@@ -135,6 +139,14 @@ pub enum BundleError {
         /// Found.
         number: u32,
     },
+    /// A section is missing, there twice or not known.
+    #[error("section `{tag}` {what}")]
+    Section {
+        /// Its four letters.
+        tag: String,
+        /// What about it.
+        what: &'static str,
+    },
     /// A newer minor version says something that this reader does not understand.
     #[error("written as format version {MAJOR}.{minor}, newer than {MAJOR}.{MINOR}: {source}")]
     Newer {
@@ -200,14 +212,31 @@ impl Bundle {
             }));
         }
         let meta = postcard::to_allocvec(&wire::Meta::new(self, &at)).map_err(metadata)?;
-        let data = (HEADER + 8 + meta.len()).next_multiple_of(ALIGN);
-        let mut out = Vec::with_capacity(data + end);
+        let notes = match self.notes.as_slice() {
+            [] => Vec::new(),
+            notes => postcard::to_allocvec(&wire::notes_to(notes)).map_err(metadata)?,
+        };
+        let mut list = vec![(sections::PROG, meta.len())];
+        if !notes.is_empty() {
+            list.push((sections::NOTE, notes.len()));
+        }
+        if end > 0 {
+            list.push((sections::DATA, end));
+        }
+        let mut out = Vec::with_capacity(HEADER + meta.len() + notes.len() + end + 4 * ALIGN);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&MAJOR.to_le_bytes());
         out.extend_from_slice(&MINOR.to_le_bytes());
         out.resize(HEADER, 0);
-        out.extend_from_slice(&(meta.len() as u64).to_le_bytes());
-        out.extend_from_slice(&meta);
+        sections::directory(&mut out, &list);
+        for part in [&meta, &notes].into_iter().filter(|p| !p.is_empty()) {
+            sections::align(&mut out);
+            out.extend_from_slice(part);
+        }
+        if end > 0 {
+            sections::align(&mut out);
+        }
+        let data = out.len();
         for (w, at) in self.weights.iter().zip(&at) {
             if let (Some(d), Some(at)) = (&w.data, at) {
                 out.resize(data + *at as usize, 0);
@@ -243,31 +272,34 @@ impl Bundle {
         if expected != found {
             return Err(BundleError::Checksum { expected, found });
         }
-        Bundle::from_payload(payload, minor).map_err(|source| match source {
+        Bundle::from_sections(bytes, minor).map_err(|source| match source {
             // The trouble may be what this reader is too old for.
-            BundleError::Number { .. } | BundleError::Metadata { .. } if minor > MINOR => {
+            BundleError::Number { .. } | BundleError::Metadata { .. } | BundleError::Section { .. }
+                if minor > MINOR =>
+            {
                 BundleError::Newer { minor, source: Box::new(source) }
             }
             e => e,
         })
     }
 
-    fn from_payload(payload: &[u8], minor: u16) -> Result<Bundle, BundleError> {
-        let short = |expected: u64| BundleError::Length { expected, found: payload.len() as u64 };
-        let (length, rest) = payload.split_first_chunk().ok_or_else(|| short(8))?;
-        let length = u64::from_le_bytes(*length);
-        let (meta, _) = usize::try_from(length)
-            .ok()
-            .and_then(|n| rest.split_at_checked(n))
-            .ok_or_else(|| short(length.saturating_add(8)))?;
-        let data = (HEADER + 8 + meta.len()).next_multiple_of(ALIGN) - HEADER;
-        let data = payload.get(data..).unwrap_or_default();
-        let (meta, unknown) = postcard::take_from_bytes::<wire::Meta>(meta).map_err(metadata)?;
-        if (0..=MINOR).contains(&minor) && !unknown.is_empty() {
-            let what = format!("{} bytes follow it", unknown.len());
-            return Err(BundleError::Metadata { what });
+    fn from_sections(file: &[u8], minor: u16) -> Result<Bundle, BundleError> {
+        let sections = sections::read(file)?;
+        // A newer version may have appended to what this one knows.
+        let all = |unknown: &[u8]| match unknown {
+            [_, ..] if minor <= MINOR => {
+                Err(BundleError::Metadata { what: format!("{} bytes follow it", unknown.len()) })
+            }
+            _ => Ok(()),
+        };
+        let (meta, unknown) = postcard::take_from_bytes::<wire::Meta>(sections.prog).map_err(metadata)?;
+        all(unknown)?;
+        let mut bundle = meta.into_bundle(sections.data)?;
+        if !sections.note.is_empty() {
+            let (notes, unknown) = postcard::take_from_bytes(sections.note).map_err(metadata)?;
+            all(unknown)?;
+            bundle.notes = wire::notes_from(notes);
         }
-        let bundle = meta.into_bundle(data)?;
         bundle.check()?;
         Ok(bundle)
     }

@@ -18,7 +18,6 @@ pub(super) struct Meta {
     programs: Vec<WireProgram>,
     steps: Vec<(u8, u32)>,
     weights: Vec<WireWeight>,
-    notes: Vec<(u32, u32, u32, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -305,6 +304,23 @@ fn program_from(p: WireProgram) -> Result<Program, BundleError> {
     })
 }
 
+/// Program, template, instruction, text.
+pub(super) type WireNotes<'a> = Vec<(u32, u32, u32, std::borrow::Cow<'a, str>)>;
+
+pub(super) fn notes_to(notes: &[Note]) -> WireNotes<'_> {
+    notes.iter().map(|n| (n.program, n.template, n.instruction, n.text.as_str().into())).collect()
+}
+
+pub(super) fn notes_from(notes: WireNotes<'_>) -> Vec<Note> {
+    let note = |(program, template, instruction, text): (u32, u32, u32, std::borrow::Cow<'_, str>)| Note {
+        program,
+        template,
+        instruction,
+        text: text.into_owned(),
+    };
+    notes.into_iter().map(note).collect()
+}
+
 impl Meta {
     /// The metadata of a bundle whose weights' bytes are at the given places of the data section.
     pub(super) fn new(b: &Bundle, at: &[Option<u64>]) -> Meta {
@@ -324,7 +340,6 @@ impl Meta {
             programs: b.programs.iter().map(program_to).collect(),
             steps: b.steps.iter().map(|HostStep::Launch(p)| (0, *p)).collect(),
             weights: b.weights.iter().zip(at).map(weight).collect(),
-            notes: b.notes.iter().map(|n| (n.program, n.template, n.instruction, n.text.clone())).collect(),
         }
     }
 
@@ -373,11 +388,7 @@ impl Meta {
             programs: all(self.programs, program_from)?,
             steps: all(self.steps, host_step)?,
             weights: weights.into_iter().map(|(w, b)| Weight { data: b.map(<[u8]>::to_vec), ..w }).collect(),
-            notes: self
-                .notes
-                .into_iter()
-                .map(|(program, template, instruction, text)| Note { program, template, instruction, text })
-                .collect(),
+            notes: Vec::new(),
         })
     }
 }

@@ -4,30 +4,64 @@ use smallvec::SmallVec;
 
 use crate::layout::{acc_bytes, panel_a_bytes, panel_b_bytes, sum_dtype};
 use crate::{
-    Access, DType, Hints, Init, Inst, Local, Loop, Mem, Mode, Opcode, Operands, Size, Space, Src, Target,
+    Access, DType, Hints, Init, Inst, Local, Loop, MAX_LOOPS, Mem, Mode, Opcode, Operands, Size, Space, Src,
+    Target,
 };
 
 /// A ragged dim of a dense region: within each `period` bytes the first `tail` are valid when `extent` stands last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ragged {
     pub(super) extent: u8,
     pub(super) period: u64,
     pub(super) tail: u64,
 }
 
+/// Up to as many ragged dims as an instruction can have, copied rather than allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RaggedDims {
+    len: u8,
+    /// Those from `len` on are zero.
+    dims: [Ragged; MAX_LOOPS],
+}
+
+impl RaggedDims {
+    #[inline]
+    pub(super) fn push(&mut self, dim: Ragged) {
+        if let Some(free) = self.dims.get_mut(usize::from(self.len)) {
+            *free = dim;
+            self.len += 1;
+        }
+    }
+    /// Keeps the dims that `f` wants.
+    pub(super) fn retain(&mut self, f: impl FnMut(&Ragged) -> bool) {
+        let mut kept = RaggedDims::default();
+        self.iter().copied().filter(f).for_each(|d| kept.push(d));
+        *self = kept;
+    }
+}
+
+impl std::ops::Deref for RaggedDims {
+    type Target = [Ragged];
+    #[inline]
+    fn deref(&self) -> &[Ragged] {
+        &self.dims[..usize::from(self.len).min(MAX_LOOPS)]
+    }
+}
+
 /// A dense row-major region of local memory, laid out by body counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) bytes: u64,
     /// Bytes of an element.
     pub(super) elem: u32,
-    pub(super) ragged: SmallVec<[Ragged; 2]>,
+    pub(super) ragged: RaggedDims,
 }
 
 impl Region {
     /// Row-major over `dims`, outermost first. Saturates, which no space can hold.
+    #[inline]
     pub(super) fn dense(dims: &[Size], elem: u32) -> Region {
-        let (mut bytes, mut ragged) = (u64::from(elem), SmallVec::new());
+        let (mut bytes, mut ragged) = (u64::from(elem), RaggedDims::default());
         for d in dims.iter().rev() {
             let inner = bytes;
             bytes = inner.saturating_mul(u64::from(d.body));
@@ -40,7 +74,7 @@ impl Region {
         Region { bytes, elem, ragged }
     }
     fn one(elem: u32) -> Region {
-        Region { bytes: u64::from(elem), elem, ragged: SmallVec::new() }
+        Region { bytes: u64::from(elem), elem, ragged: RaggedDims::default() }
     }
     fn planes(dims: &[Size], elem: u32, planes: u64) -> Region {
         // Both planes are ragged alike: the second repeats the first's period.

@@ -12,7 +12,7 @@ const CAP: usize = 4096;
 impl Intervals {
     /// Adds `lo..hi`.
     pub(super) fn add(&mut self, lo: u64, hi: u64) {
-        if lo >= hi {
+        if lo >= hi || self.covers(lo, hi) {
             return;
         }
         let from = self.ranges.partition_point(|r| r.1 < lo);
@@ -28,6 +28,7 @@ impl Intervals {
         self.ranges.drain(from + 1..to);
     }
     /// Whether all of `lo..hi` is in the set.
+    #[inline]
     pub(super) fn covers(&self, lo: u64, hi: u64) -> bool {
         let i = self.ranges.partition_point(|r| r.1 < hi);
         lo >= hi || self.ranges.get(i).is_some_and(|r| r.0 <= lo)

@@ -4,11 +4,11 @@
 //! bytes at an extent's last index) that does not fall on solid bytes is remembered with its shape, and may be read only
 //! where a reader is ragged the same way. A few shapes are kept a space; forgetting one can only make a proof fail.
 
-use super::footprint::{Dim, Packing, PanelUse, Ragged, Region};
+use super::footprint::{Dim, Packing, PanelUse, Ragged, RaggedDims, Region};
 use super::intervals::Intervals;
 use super::report::{InstAt, Report, Where};
 use super::template::Problems;
-use crate::{Access, DType, Local, Size, Space, Target};
+use crate::{Access, DType, Local, Size, Space};
 
 /// Ragged shapes remembered a space.
 const SHAPES: usize = 64;
@@ -27,6 +27,9 @@ impl Shape {
     }
     /// Whether every byte a reader of `lo..lo + r.bytes` takes was written.
     fn serves(&self, lo: u64, r: &Region) -> bool {
+        if lo == self.lo && self.region.bytes == r.bytes && self.region.ragged == r.ragged {
+            return true;
+        }
         let inside = lo >= self.lo && lo + r.bytes <= self.hi();
         inside
             && self.region.ragged.iter().all(|w| {
@@ -69,6 +72,7 @@ struct Sticky {
 }
 
 /// What a template has done to local memory so far.
+#[derive(Default)]
 pub(super) struct LocalState {
     spaces: [SpaceState; 4],
     panels: Vec<Panel>,
@@ -79,7 +83,9 @@ pub(super) struct LocalState {
 
 /// Where an instruction stands, and where problems go.
 pub(super) struct At<'a> {
-    pub(super) target: &'a Target,
+    /// The target's block, and bytes of each space.
+    pub(super) block: u32,
+    pub(super) capacity: &'a [u64; 4],
     /// Number in the template.
     pub(super) number: u32,
     pub(super) dtype: DType,
@@ -89,15 +95,6 @@ pub(super) struct At<'a> {
 }
 
 impl LocalState {
-    pub(super) fn new() -> LocalState {
-        LocalState {
-            spaces: std::array::from_fn(|_| SpaceState::default()),
-            panels: Vec::new(),
-            sticky: Vec::new(),
-            writes: Vec::new(),
-        }
-    }
-
     /// Forgets everything but the allocations.
     pub(super) fn clear(&mut self) {
         for s in &mut self.spaces {
@@ -159,11 +156,12 @@ impl LocalState {
             if s.shapes.len() == SHAPES {
                 s.shapes.remove(0);
             }
-            s.shapes.push(Shape { lo, region: region.clone() });
+            s.shapes.push(Shape { lo, region: *region });
         }
     }
 
     /// Checks one local use and records what it writes.
+    #[inline]
     pub(super) fn local(
         &mut self,
         at: &mut At<'_>,
@@ -201,7 +199,7 @@ impl LocalState {
             return Some((base, base));
         }
         let (mut lo, mut hi) = (i128::from(base), i128::from(base) + i128::from(unit));
-        let mut ragged = smallvec::SmallVec::new();
+        let mut ragged = RaggedDims::default();
         for d in dims {
             let span = (i128::from(d.body) - 1) * i128::from(d.stride);
             lo += span.min(0);
@@ -211,7 +209,7 @@ impl LocalState {
                 ragged.push(Ragged { extent, period, tail });
             }
         }
-        let capacity = at.target.capacity(Space::Ub);
+        let capacity = at.capacity[Space::Ub as usize];
         if lo < 0 || hi > i128::from(capacity) {
             at.bad.push(format!("`{name}`: bytes {lo}..{hi} are not all in ub of {capacity} bytes"));
             return None;
@@ -248,7 +246,7 @@ impl LocalState {
             return;
         }
         // A handle takes a block, so that distinct names are distinct places.
-        let hi = hi.max(lo + u64::from(at.target.block));
+        let hi = hi.max(lo + u64::from(at.block));
         let full = self.panels.len() == PANELS;
         match self.panels.iter_mut().find(|p| p.space == space && p.lo < hi && lo < p.hi) {
             Some(p) if (p.lo, p.hi, p.dtype, p.sizes, p.packing) == (lo, hi, at.dtype, sizes, packing) => {
@@ -286,19 +284,30 @@ impl LocalState {
 }
 
 /// The byte range of a local operand, if it is one.
+#[inline]
 fn place(at: &mut At<'_>, name: &str, local: Local, space: Space, bytes: u64) -> Option<(u64, u64)> {
     if local.space != space {
-        at.bad.push(format!("`{name}` is in {}, not in {}", local.space.name(), space.name()));
+        wrong_space(at, name, local, space);
         return None;
     }
-    let capacity = at.target.capacity(space);
-    let lo = u64::from(local.offset) * u64::from(at.target.block);
+    let capacity = at.capacity[space as usize];
+    let lo = u64::from(local.offset) * u64::from(at.block);
     match lo.checked_add(bytes) {
         Some(hi) if hi <= capacity => Some((lo, hi)),
         _ => {
-            at.bad
-                .push(format!("`{name}`: {bytes} bytes at {lo} exceed {} of {capacity} bytes", space.name()));
+            too_large(at, name, space, lo, bytes);
             None
         }
     }
+}
+
+#[cold]
+fn wrong_space(at: &mut At<'_>, name: &str, local: Local, space: Space) {
+    at.bad.push(format!("`{name}` is in {}, not in {}", local.space.name(), space.name()));
+}
+
+#[cold]
+fn too_large(at: &mut At<'_>, name: &str, space: Space, lo: u64, bytes: u64) {
+    let capacity = at.capacity[space as usize];
+    at.bad.push(format!("`{name}`: {bytes} bytes at {lo} exceed {} of {capacity} bytes", space.name()));
 }

@@ -54,11 +54,14 @@ impl Default for Limits {
     }
 }
 
+/// For each template, whether it stores what it loads.
+type InPlace = smallvec::SmallVec<[bool; 16]>;
+
 /// A value that has passed verification. Only the verifier makes one.
 #[derive(Clone, Debug)]
 pub struct Verified<T> {
     inner: T,
-    in_place: Vec<bool>,
+    in_place: InPlace,
 }
 
 impl Verified<Program> {

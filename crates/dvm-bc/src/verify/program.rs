@@ -1,20 +1,41 @@
 //! Checks of a whole program: arguments, units, races, coverage.
 
-use super::Limits;
+use std::cell::Cell;
+
 use super::address::{MAX_SPAN, Placed, disjoint, equal, same_tile};
 use super::intervals::Intervals;
 use super::report::{Report, VerifyErrors, Where};
 use super::template::{MemUse, Scratch, TemplateInfo, check as check_template};
+use super::{InPlace, Limits};
 use crate::{Layout, MAX_PARALLEL, Program, Role, Step, Unit};
 
 /// Comparisons that are always allowed, and those per unit and code word: this is what keeps the verifier linear.
 const WORK: (u64, u64) = (1 << 22, 1 << 10);
 
+/// What is kept from program to program, so that checking one allocates little.
+#[derive(Default)]
+struct Kept {
+    template: Scratch,
+    infos: Vec<TemplateInfo>,
+    stored: Vec<(Intervals, Intervals)>,
+    home: Vec<u32>,
+    stamp: Vec<u32>,
+    entries: Vec<Entry>,
+}
+
+thread_local! {
+    static KEPT: Cell<Option<Box<Kept>>> = const { Cell::new(None) };
+}
+
+/// Templates and arguments of a program after which nothing is kept.
+const KEEP: usize = 256;
+
 struct Checker<'a> {
     program: &'a Program,
     limits: &'a Limits,
+    template: Scratch,
     infos: Vec<TemplateInfo>,
-    in_place: Vec<bool>,
+    in_place: InPlace,
     report: Report,
     /// Per argument: bytes that were stored (hulls), bytes that are stored without a gap.
     stored: Vec<(Intervals, Intervals)>,
@@ -45,7 +66,7 @@ struct Entry {
 }
 
 /// Verifies; returns for each template whether it stores what it loads.
-pub(super) fn check(program: &Program, limits: &Limits) -> Result<Vec<bool>, VerifyErrors> {
+pub(super) fn check(program: &Program, limits: &Limits) -> Result<InPlace, VerifyErrors> {
     let mut report = Report::new(limits.violations);
     for p in program.target.problems() {
         report.push(Where::Target, p);
@@ -60,18 +81,32 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<Vec<bool>, Ver
     // Everything else computes with the target's numbers.
     report.finish()?;
     let n = program.args.len();
+    let Kept { template, mut infos, mut stored, mut home, mut stamp, entries } =
+        KEPT.take().map(|k| *k).unwrap_or_default();
+    infos.resize_with(program.templates.len(), TemplateInfo::default);
+    for (hulls, dense) in stored.iter_mut().take(n) {
+        hulls.clear();
+        dense.clear();
+    }
+    stored.resize_with(n, Default::default);
+    home.clear();
+    home.extend(0..n as u32);
+    stamp.clear();
+    stamp.resize(n, 0);
+    let words = work(program);
     let mut c = Checker {
         program,
         limits,
-        infos: Vec::with_capacity(program.templates.len()),
-        in_place: Vec::new(),
+        template,
+        infos,
+        in_place: InPlace::new(),
         report: Report::new(limits.violations),
-        stored: vec![Default::default(); n],
-        home: (0..n as u32).collect(),
+        stored,
+        home,
         instructions: 0,
-        work: work(program),
-        entries: Vec::new(),
-        stamp: vec![0; n],
+        work: WORK.0 + WORK.1 * words,
+        entries,
+        stamp,
         aliased: false,
         overwritten: Vec::new(),
         rings: rings(program),
@@ -87,7 +122,11 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<Vec<bool>, Ver
         c.report.push(Where::Program, format!("executes {n} instructions, the limit is {most}"));
     }
     c.outputs();
-    c.report.finish().map(|()| c.in_place)
+    let Checker { report, in_place, template, infos, stored, home, stamp, entries, .. } = c;
+    if program.templates.len().max(n) <= KEEP && words <= 64 * KEEP as u64 {
+        KEPT.set(Some(Box::new(Kept { template, infos, stored, home, stamp, entries })));
+    }
+    report.finish().map(|()| in_place)
 }
 
 impl Checker<'_> {
@@ -166,14 +205,13 @@ impl Checker<'_> {
     }
 
     fn templates(&mut self) {
-        let mut scratch = Scratch::new();
         for (i, t) in self.program.templates.iter().enumerate() {
             let rings = self.rings.get(i).map(Vec::as_slice).unwrap_or_default();
             let target = &self.program.target;
-            let info = check_template(target, i as u32, t, rings, &mut scratch, &mut self.report);
+            let info = &mut self.infos[i];
+            check_template(target, i as u32, t, rings, &mut self.template, info, &mut self.report);
             // What a tile stores to a ring it loads again.
             self.in_place.push(info.in_place || !rings.is_empty());
-            self.infos.push(info);
         }
         if let Some((i, j)) = equal_names(self.program.templates.iter().map(|t| t.name.as_str())) {
             let what = format!("has the name `{}` of t{i}", self.program.templates[j].name);
@@ -508,12 +546,12 @@ fn rings(program: &Program) -> Vec<Vec<bool>> {
     rings
 }
 
-/// Comparisons that a program of this size may take.
+/// Size of a program in code words and units.
 fn work(program: &Program) -> u64 {
     let sections = program.templates.iter().flat_map(|t| &t.phases).flat_map(|p| &p.sections);
     let words: usize = sections.map(|s| s.code.words().len()).sum();
     let units: usize = program.steps.iter().map(|s| s.units.len()).sum();
-    WORK.0 + WORK.1 * (words + units) as u64
+    (words + units) as u64
 }
 
 /// Two places of one name, if there are. Sorts hashes, because sorting the names takes longer than all other checks.
@@ -521,6 +559,11 @@ fn equal_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<(usiz
     let hash = |s: &str| {
         s.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
     };
+    let n = names.clone().count();
+    if n <= 8 {
+        let of = |j: usize, b: &str| names.clone().take(j).position(|a| a == b).map(|i| (i, j));
+        return names.clone().enumerate().find_map(|(j, b)| of(j, b));
+    }
     let mut hashes: Vec<u64> = names.clone().map(hash).collect();
     hashes.sort_unstable();
     if hashes.windows(2).all(|w| w[0] != w[1]) {

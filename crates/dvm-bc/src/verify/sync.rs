@@ -110,7 +110,14 @@ impl SyncState {
     }
 
     /// What an instruction's own synchronisation must be; remembers it for the end of the section, which runs `times` a tile.
+    #[inline]
     pub(super) fn inst(&mut self, target: &Target, inst: &Inst, at: InstAt, times: u64, bad: &mut Problems) {
+        if !inst.sync.is_none() || inst.op.class() == Class::Control {
+            self.synchronised(target, inst, at, times, bad);
+        }
+    }
+
+    fn synchronised(&mut self, target: &Target, inst: &Inst, at: InstAt, times: u64, bad: &mut Problems) {
         if let (Operands::Cross(o), Some(flag)) = (&inst.operands, cross_flag(inst)) {
             self.crosses = true;
             if !target.separate_cube() || !target.async_pipes {
@@ -273,11 +280,12 @@ fn cross_flag(inst: &Inst) -> Option<usize> {
 }
 
 /// Whether the target has what an instruction needs, apart from dtypes.
+#[inline]
 pub(super) fn unit(target: &Target, inst: &Inst, bad: &mut Problems) {
     if inst.op == Opcode::AccToUb && target.separate_cube() && target.exchange == Exchange::Memory {
         bad.push("hands a tile to the vector core, but the target exchanges through memory".to_owned());
     }
-    if inst.op.class() != Class::Control {
+    if !target.legal.is_empty() && inst.op.class() != Class::Control {
         let from = match &inst.operands {
             Operands::Cast(o) => o.from,
             _ => inst.dtype,

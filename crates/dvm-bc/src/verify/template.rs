@@ -10,8 +10,9 @@ use super::sync::{self, SyncState};
 use crate::decode::{Decoder, blank};
 use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, acc_dtype};
 use crate::{
-    Access, Class, CoreKind, DType, Form, Init, Inst, Kind, Local, MAX_PARALLEL, MAX_SEQ, Mem, Opcode,
-    Operand, Operands, Phase, Place, Size, Space, Strides, Target, Template,
+    Access, Class, CoreKind, DType, Form, Hints, Init, Inst, Kind, Local, Loops, MAX_PARALLEL, MAX_SEQ, Mem,
+    Opcode, Operand, Operands, Phase, Pipe, Place, Size, Space, Src, Strides, Target, Template,
+    for_each_form,
 };
 
 /// An access to an argument that happens.
@@ -56,26 +57,23 @@ struct Checker<'a> {
     target: &'a Target,
     template: &'a Template,
     index: u32,
-    info: TemplateInfo,
+    info: &'a mut TemplateInfo,
     local: &'a mut LocalState,
     sync: &'a mut SyncState,
     /// Which slots are bound to rings; empty where none is.
     rings: &'a [bool],
     report: &'a mut Report,
+    /// Bytes of each space.
+    capacity: [u64; 4],
     /// Instruction number.
     number: u32,
 }
 
 /// What is reused from template to template.
+#[derive(Default)]
 pub(super) struct Scratch {
     local: LocalState,
     sync: SyncState,
-}
-
-impl Scratch {
-    pub(super) fn new() -> Scratch {
-        Scratch { local: LocalState::new(), sync: SyncState::default() }
-    }
 }
 
 /// Where a section stands.
@@ -99,16 +97,20 @@ pub(super) fn check(
     template: &Template,
     rings: &[bool],
     scratch: &mut Scratch,
+    info: &mut TemplateInfo,
     report: &mut Report,
-) -> TemplateInfo {
+) {
     let Scratch { local, sync } = scratch;
     local.clear();
     sync.clear();
-    let slots = vec![SlotUse::default(); template.slots.len()];
-    let info = TemplateInfo { slots, uses: Vec::with_capacity(8), ..TemplateInfo::default() };
-    let mut c = Checker { target, template, index, info, local, sync, rings, report, number: 0 };
+    let TemplateInfo { mut uses, mut slots, .. } = std::mem::take(info);
+    uses.clear();
+    slots.clear();
+    slots.resize(template.slots.len(), SlotUse::default());
+    *info = TemplateInfo { uses, slots, ..TemplateInfo::default() };
+    let capacity = Space::ALL.map(|s| target.capacity(s));
+    let mut c = Checker { target, template, index, info, local, sync, rings, report, capacity, number: 0 };
     c.template();
-    c.info
 }
 
 impl Checker<'_> {
@@ -225,7 +227,9 @@ impl Checker<'_> {
         self.rules(inst, scope, bad);
         sync::unit(self.target, inst, bad);
         self.sync.inst(self.target, inst, at, scope.times, bad);
-        operands(inst, scope.extents.len(), bad);
+        if !sound(inst, scope.extents.len()) {
+            operands(inst, scope.extents.len(), bad);
+        }
         let mut visit = Visit {
             inst,
             at,
@@ -485,7 +489,8 @@ impl Visit<'_, '_> {
     fn state(&mut self) -> (&mut LocalState, At<'_>) {
         let c = &mut *self.checker;
         let (dtype, runs) = (self.inst.dtype, self.scope.runs);
-        (c.local, At { target: c.target, number: c.number, dtype, runs, bad: self.bad })
+        let (block, capacity) = (c.target.block, &c.capacity);
+        (c.local, At { block, capacity, number: c.number, dtype, runs, bad: self.bad })
     }
 }
 
@@ -560,7 +565,84 @@ fn accumulator(from: DType, bad: &mut Problems) {
     }
 }
 
+/// What [`operands`] looks for, seen at a glance.
+trait Sound {
+    #[inline]
+    fn sound(&self, _extents: usize, _bits: u64) -> bool {
+        true
+    }
+}
+
+impl Sound for Size {
+    #[inline]
+    fn sound(&self, extents: usize, _: u64) -> bool {
+        match self.extent {
+            None => self.tail == self.body,
+            Some(e) => self.tail <= self.body && usize::from(e) < extents,
+        }
+    }
+}
+
+impl Sound for Strides {
+    #[inline]
+    fn sound(&self, extents: usize, _: u64) -> bool {
+        let mut next = 0;
+        self.iter().all(|&(e, s)| {
+            let ok = s != 0 && e >= next && usize::from(e) < extents;
+            next = e.saturating_add(1);
+            ok
+        })
+    }
+}
+
+impl Sound for Mem {
+    #[inline]
+    fn sound(&self, extents: usize, bits: u64) -> bool {
+        self.strides.sound(extents, bits)
+    }
+}
+
+impl Sound for Loops {
+    #[inline]
+    fn sound(&self, extents: usize, bits: u64) -> bool {
+        self.iter().all(|l| l.count.sound(extents, bits))
+    }
+}
+
+/// An immediate that every dtype of `bits` has.
+impl Sound for Src {
+    #[inline]
+    fn sound(&self, _: usize, bits: u64) -> bool {
+        !matches!(*self, Src::Imm(v) if v > bits)
+    }
+}
+
+macro_rules! always_sound {
+    ($($ty:ty),*) => { $(impl Sound for $ty {})* };
+}
+always_sound!(Local, Hints, Init, DType, Pipe, u8, bool, i64, u64);
+
+macro_rules! define_sound {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+        /// Whether counts, strides, extents and immediates are sound; if not, [`operands`] says why not, if they are not.
+        #[inline]
+        fn sound(inst: &Inst, extents: usize) -> bool {
+            // Those with sources of several dtypes are looked at closely.
+            let bits = match inst.dtype {
+                DType::Bool => 1,
+                _ if matches!(inst.op, Opcode::VCast | Opcode::VSelect) => 0,
+                d => u64::MAX >> (64 - 8 * d.size()),
+            };
+            match &inst.operands { $(
+                Operands::$form(_o) => true $(&& _o.$field.sound(extents, bits))*,
+            )* }
+        }
+    };
+}
+for_each_form!(define_sound);
+
 /// Counts, strides, extents and immediates of all operands.
+#[cold]
 fn operands(inst: &Inst, extents: usize, bad: &mut Problems) {
     let sound_extent = |e: u8| usize::from(e) < extents;
     let sound_size = |s: Size| match s.extent {
