@@ -14,6 +14,9 @@ const CONTEXT: usize = 3;
 /// Most lines of one file's diff that are printed; a change of every line is told by its size.
 const MOST_LINES: usize = 80;
 
+/// The page that shows parts of snapshots.
+const GUIDE: &str = "docs/reviewing-bytecode.md";
+
 /// Compares every snapshot with what the compiler makes now, or with `accept` writes it. Files of no case are stale.
 pub(crate) fn snapshots(check: bool, accept: bool, only: Option<&str>) -> Result<()> {
     if check && accept {
@@ -39,6 +42,11 @@ pub(crate) fn snapshots(check: bool, accept: bool, only: Option<&str>) -> Result
             old.insert(name, std::fs::read_to_string(&file).with_context(|| file.display().to_string())?);
         }
     }
+    if only.is_none() {
+        let text = std::fs::read_to_string(root().join(GUIDE)).context(GUIDE)?;
+        new.insert(GUIDE.into(), excerpts(&text, &new)?);
+        old.insert(GUIDE.into(), text);
+    }
     let mut changed = 0;
     for name in old.keys().chain(new.keys().filter(|n| !old.contains_key(*n))) {
         let (before, after) = (old.get(name), new.get(name));
@@ -47,7 +55,7 @@ pub(crate) fn snapshots(check: bool, accept: bool, only: Option<&str>) -> Result
         }
         changed += 1;
         if accept {
-            let path = dir.join(name);
+            let path = if name == GUIDE { root().join(name) } else { dir.join(name) };
             match after {
                 Some(text) => write(&path, text)?,
                 // What does not compile now keeps its last form.
@@ -71,8 +79,47 @@ pub(crate) fn snapshots(check: bool, accept: bool, only: Option<&str>) -> Result
             new.len()
         );
     }
+    new.remove(GUIDE);
     eprintln!("{} snapshots of {} cases", new.len(), CASES.iter().filter(|c| wanted(c.name)).count());
     Ok(())
+}
+
+/// The page with each `<!-- excerpt FILE from "A" to "B" -->` followed by the lines of that snapshot from the first that begins with A to the
+/// first after it that begins with B (to the end where B is empty), up to `<!-- end -->`.
+fn excerpts(page: &str, snapshots: &BTreeMap<String, String>) -> Result<String> {
+    const END: &str = "<!-- end -->";
+    let mut out = String::with_capacity(page.len());
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        out.push('\n');
+        let Some(what) = line.strip_prefix("<!-- excerpt ") else { continue };
+        let mut parts = what.split('"');
+        let (head, from, _, to) = (parts.next(), parts.next(), parts.next(), parts.next());
+        let file = head.and_then(|h| h.strip_suffix(" from "));
+        let (Some(file), Some(from), Some(to)) = (file, from, to) else {
+            bail!("{GUIDE}: what is `{line}`?")
+        };
+        let text = snapshots.get(file).with_context(|| format!("{GUIDE}: there is no snapshot {file}"))?;
+        let begins = |l: &&str, what: &str| !what.is_empty() && l.trim_start().starts_with(what);
+        let from = text
+            .lines()
+            .position(|l| begins(&l, from))
+            .with_context(|| format!("{GUIDE}: `{line}`: no such line"))?;
+        let rest: Vec<&str> = text.lines().skip(from).collect();
+        let to = rest.iter().skip(1).position(|l| begins(l, to)).map_or(rest.len(), |i| i + 2);
+        let rest = &rest[..to.min(rest.len())];
+        let indent = rest.iter().map(|l| l.len() - l.trim_start().len()).min().unwrap_or(0);
+        out.push_str("```text\n");
+        rest.iter().for_each(|l| out.push_str(&format!("{}\n", &l[indent..])));
+        out.push_str("```\n");
+        if !lines.any(|l| l == END) {
+            bail!("{GUIDE}: `{line}` has no `{END}`");
+        }
+        out.push_str(END);
+        out.push('\n');
+    }
+    Ok(out)
 }
 
 /// The text files below a folder.

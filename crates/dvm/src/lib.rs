@@ -36,3 +36,8 @@ pub use module::{FileKind, Module, PortInfo, Structural, input_shapes, signature
 pub use options::Options;
 pub use report::RunReport;
 pub use session::{Outputs, Session};
+
+/// The example of the repository's front page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct FrontPage;
