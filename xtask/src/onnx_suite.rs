@@ -50,6 +50,7 @@ impl Engine {
         }
         let module = dvm::Module::from_onnx_bytes(model)?;
         let mut options = dvm::Options::default();
+        options.check = true;
         options.threads = Some(2);
         options.fuse = self == Engine::Vm;
         let mut session = dvm::Session::new(&module, options)?;

@@ -22,7 +22,7 @@ use crate::vector::{self, Phases};
 const ATTEMPTS: usize = 12;
 
 /// Memory that compiling reuses from kernel to kernel and from shape to shape.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Scratch {
     space: Space,
     model: Model,
@@ -34,6 +34,32 @@ pub struct Scratch {
     /// Number of the kernel's operands.
     operands: u16,
     pub(crate) plan: crate::plan::PlanScratch,
+    pub(crate) check: bool,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch {
+            space: Space::default(),
+            model: Model::default(),
+            emitted: Emitted::default(),
+            phases: Phases::default(),
+            placer: Placer::default(),
+            sync: Sync::default(),
+            legal: Legal::default(),
+            operands: 0,
+            plan: crate::plan::PlanScratch::default(),
+            check: crate::CHECKS,
+        }
+    }
+}
+
+impl Scratch {
+    /// Whether [`crate::compile_plan`] panics on a program that is not sound; [`crate::CHECKS`] at first. Dims that a plan
+    /// does not allow make such programs, so tests of them say `false`.
+    pub fn check(&mut self, check: bool) {
+        self.check = check;
+    }
 }
 
 /// A compiled kernel, and what its caller must know.

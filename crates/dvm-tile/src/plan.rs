@@ -116,6 +116,9 @@ struct Place {
 ///
 /// # Errors
 /// The first kernel or buffer that cannot be compiled for these dims and this machine.
+///
+/// # Panics
+/// Where [`Scratch::check`] says so, if the program is not sound.
 pub fn compile_plan(
     plan: &Plan,
     dims: &DimValues,
@@ -125,6 +128,11 @@ pub fn compile_plan(
     let mut ps = std::mem::take(&mut scratch.plan);
     let out = Builder::new(plan, dims, spec, scratch, &mut ps).build();
     scratch.plan = ps;
+    if let Ok(c) = &out
+        && scratch.check
+    {
+        crate::assert_sound(&c.program);
+    }
     out
 }
 

@@ -20,6 +20,9 @@ pub struct Options {
     pub max_tile_instructions: u64,
     /// Fuse ops to kernels. Off, each op is a kernel of its own.
     pub fuse: bool,
+    /// Verify and hazard-check what is compiled and panic on a defect. On in builds with debug assertions or the feature
+    /// `checked`.
+    pub check: bool,
 }
 
 impl Default for Options {
@@ -32,6 +35,7 @@ impl Default for Options {
             timeout: None,
             max_tile_instructions: 1 << 32,
             fuse: true,
+            check: dvm_tile::CHECKS,
         }
     }
 }

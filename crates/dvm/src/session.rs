@@ -259,6 +259,7 @@ impl Session {
     /// Tiles, encodes, verifies and predecodes the plan for bound dims.
     fn encode(&mut self, at: usize, plan: &Plan, packing_us: &mut f64) -> Result<Encoded, Error> {
         let _span = tracing::debug_span!("encode", model = self.module.name()).entered();
+        self.scratch.check(self.options.check);
         let compiled = dvm_tile::compile_plan(plan, &self.values, &self.spec, &mut self.scratch)?;
         let outputs = plan
             .outputs
@@ -318,11 +319,6 @@ impl Session {
             self.workspace = vec![0; words];
         }
         let mut workspace = Some(bytes_of(&mut self.workspace[..words], encoded.workspace_bytes));
-        let roles = encoded.exe.program().args.iter().zip(&encoded.args);
-        let ring_bytes: u64 = roles.filter(|(_, b)| **b == ArgBinding::Ring).map(|(a, _)| a.bytes).sum();
-        let ring_bytes = usize::try_from(ring_bytes).unwrap_or(usize::MAX);
-        let mut ring = vec![0; ring_bytes.div_ceil(8)];
-        let mut ring = Some(bytes_of(&mut ring, ring_bytes));
         let mut outs: Vec<Option<&mut [u8]>> = outputs.values_mut().map(|t| Some(t.bytes_mut())).collect();
         let mut args: Vec<ArgRef<'_>> = Vec::with_capacity(encoded.args.len());
         let mut weight_bytes = 0;
@@ -338,7 +334,7 @@ impl Session {
                     ArgRef::In(data)
                 }
                 ArgBinding::Workspace => ArgRef::Out(workspace.take().ok_or_else(lost)?),
-                ArgBinding::Ring => ArgRef::Out(ring.take().ok_or_else(lost)?),
+                ArgBinding::Ring => ArgRef::Ring,
             });
         }
         let start = Instant::now();

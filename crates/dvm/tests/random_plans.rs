@@ -74,6 +74,7 @@ fn not_fused() {
 fn hostile_dims() {
     let specs = ["host-ref", "tiny", "ascend-910b2", "ascend-950"].map(|s| MachineSpec::named(s).unwrap());
     let mut scratch = Scratch::default();
+    scratch.check(false);
     let mut rng = Rng::new(11);
     let values = [0, 1, 2, 3, 64, 1 << 16, (1 << 31) - 1, 1 << 40, 1 << 52, i64::MAX / 2, i64::MAX];
     let (mut programs, mut errors) = (0, 0);

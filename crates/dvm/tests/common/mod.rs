@@ -255,8 +255,7 @@ pub(crate) fn run(k: &K, spec: &MachineSpec, isa: Isa, workers: usize) -> Vec<Te
     let verified = Verified::new(program, &Limits::default()).unwrap_or_else(|e| {
         panic!("{name} on {}:\n{tiling}\n{e}\n{}", spec.target.name, k.kernel.display(&k.dims))
     });
-    let hazards = dvm_npu::hazard::prove(&verified);
-    assert!(hazards.is_sound(), "{name} on {}: {hazards}\n{}", spec.target.name, dvm_bc::disasm(&verified));
+    dvm_tile::assert_sound(&verified);
     let mut options = BuildOptions::default();
     options.isa = isa;
     let exe = Executable::with_options(verified, &options).unwrap();
@@ -276,12 +275,9 @@ pub(crate) fn run(k: &K, spec: &MachineSpec, isa: Isa, workers: usize) -> Vec<Te
             None => ArgRef::In(t.bytes()),
         });
     }
-    let mut ring = Tensor::zeros(DType::U64, &[(tiling.ring as usize).div_ceil(8)]).unwrap();
     if tiling.ring > 0 {
-        args.push(ArgRef::Out(&mut ring.bytes_mut()[..tiling.ring as usize]));
+        args.push(ArgRef::Ring);
     }
-    // Workers share the one copy of the ring that is bound here.
-    let workers = if tiling.ring > 0 { 1 } else { workers };
     let runtime = Runtime::new(Arc::new(Pool::new(workers)));
     runtime.launch(&exe, &mut args).unwrap_or_else(|e| panic!("{name} on {}: {e}", spec.target.name));
     drop(args);

@@ -19,6 +19,8 @@ pub(crate) fn run_plan(
 ) -> Result<Vec<Tensor>, String> {
     let mut values = DimValues::default();
     plan.dims.eval_all(bindings, &mut values);
+    // Reported below, with the seed.
+    scratch.check(false);
     let compiled = compile_plan(plan, &values, spec, scratch).map_err(|e| format!("compile: {e}"))?;
     let program = Verified::new(compiled.program.clone(), &Limits::default()).map_err(|e| {
         let tilings: Vec<String> = compiled.tilings.iter().map(ToString::to_string).collect();
@@ -41,10 +43,6 @@ pub(crate) fn run_plan(
     words.fill(0x7f);
     let skip = words.as_ptr().align_offset(64);
     let mut workspace = Some(&mut words[skip..skip + n]);
-    let args = compiled.program.args.iter().zip(&compiled.arg_buffers);
-    let ring_bytes: u64 = args.filter(|(_, b)| **b == ArgBinding::Ring).map(|(a, _)| a.bytes).sum();
-    let mut ring = Tensor::zeros(DType::U64, &[(ring_bytes as usize).div_ceil(8)]).unwrap();
-    let mut ring = Some(&mut ring.bytes_mut()[..ring_bytes as usize]);
     let packed: Vec<Option<Tensor>> = compiled
         .arg_buffers
         .iter()
@@ -68,11 +66,10 @@ pub(crate) fn run_plan(
                 None => ArgRef::In(plan.constants[*index as usize].bytes()),
             },
             ArgBinding::Workspace => ArgRef::Out(workspace.take().unwrap()),
-            ArgBinding::Ring => ArgRef::Out(ring.take().unwrap()),
+            ArgBinding::Ring => ArgRef::Ring,
         });
     }
-    // Workers share the one copy of the ring that is bound here.
-    let runtime = Runtime::new(Arc::new(Pool::new(if ring_bytes > 0 { 1 } else { 2 })));
+    let runtime = Runtime::new(Arc::new(Pool::new(2)));
     runtime.launch(&exe, &mut args).map_err(|e| format!("launch: {e}"))?;
     drop(args);
     Ok(outputs)
