@@ -20,7 +20,8 @@ const TILES: u64 = 1 << 24;
 /// With the report of the verifier or of the hazard checker.
 pub fn assert_sound(program: &Program) {
     let tiles = |t: &dvm_bc::Template| t.parallel.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
-    if program.args.iter().any(|a| a.bytes > ARG_BYTES) || program.templates.iter().any(|t| tiles(t) > TILES) {
+    if program.args.iter().any(|a| a.bytes > ARG_BYTES) || program.templates.iter().any(|t| tiles(t) > TILES)
+    {
         return;
     }
     let mut limits = Limits::default();
