@@ -33,7 +33,7 @@ pub use infer::{MAX_RANK, infer};
 pub use kernel::Kernel;
 pub use op::*;
 pub use plan::Plan;
-pub use tensor::{Tensor, TensorError};
+pub use tensor::{Element, Tensor, TensorError};
 pub use text::{ParseError, TextOptions};
 pub use verify::Violation;
 pub use wire::{GRAPH_MAGIC, GRAPH_VERSION, WireError};

@@ -81,6 +81,15 @@ pub enum Error {
     /// A machine specification.
     #[error("{0}")]
     Spec(String),
+    /// An op of a stream whose operands do not fit it.
+    #[error(transparent)]
+    Op(#[from] dvm_ir::IrError),
+    /// Something a stream cannot do.
+    #[error("{0}")]
+    Stream(String),
+    /// A failure of an earlier op of a stream, which this value depends on.
+    #[error("{0}")]
+    Earlier(std::sync::Arc<Error>),
 }
 
 impl Error {

@@ -14,6 +14,7 @@ pub mod npz;
 mod options;
 mod report;
 mod session;
+pub mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -21,8 +22,8 @@ pub use dvm_bc as bc;
 pub use dvm_fuse::to_dot;
 pub use dvm_ir as ir;
 pub use dvm_ir::{
-    BinaryOp, Bindings, DType, Dim, DimTable, Graph, Input, Op, Plan, ReduceOp, Scalar, Tensor, UnaryOp,
-    ValueId, eval, plan,
+    BinaryOp, Bindings, DType, Dim, DimTable, Element, Graph, Input, Op, Plan, ReduceOp, Scalar, Tensor,
+    UnaryOp, ValueId, eval, plan,
 };
 pub use dvm_npu::{MachineSpec, hazard};
 #[cfg(feature = "onnx")]
@@ -36,6 +37,7 @@ pub use module::{FileKind, Module, PortInfo, Structural, input_shapes, signature
 pub use options::Options;
 pub use report::RunReport;
 pub use session::{Outputs, Session};
+pub use stream::Stream;
 
 /// The example of the repository's front page.
 #[cfg(doctest)]

@@ -23,6 +23,8 @@ pub struct Options {
     /// Verify and hazard-check what is compiled and panic on a defect. On in builds with debug assertions or the feature
     /// `checked`.
     pub check: bool,
+    /// Let a stream encode its next program while the last one runs. The values are the same either way.
+    pub overlap: bool,
 }
 
 impl Default for Options {
@@ -36,6 +38,7 @@ impl Default for Options {
             max_tile_instructions: 1 << 32,
             fuse: true,
             check: dvm_tile::CHECKS,
+            overlap: true,
         }
     }
 }

@@ -470,10 +470,11 @@ impl Checker<'_> {
         }
     }
 
-    /// Outputs are cleared at launch, or all of their bytes are stored.
+    /// Outputs are cleared at launch, or all of their bytes are stored, or they keep what an input has left there.
     fn outputs(&mut self) {
+        let kept = |i: usize| self.program.aliases.iter().any(|&(_, output)| output as usize == i);
         for (i, a) in self.program.args.iter().enumerate() {
-            if a.role != Role::Output || a.zero || self.stored[i].1.covers(0, a.bytes) {
+            if a.role != Role::Output || a.zero || kept(i) || self.stored[i].1.covers(0, a.bytes) {
                 continue;
             }
             let covered = self.covered(i as u32);
