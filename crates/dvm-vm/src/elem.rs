@@ -379,6 +379,19 @@ impl CastTo<Bool8> for Bool8 {
     }
 }
 
+/// Calls a generic body with the native type of one of the listed dtypes.
+macro_rules! with_types {
+    ($dtype:expr, $t:ident => $body:expr, [$($variant:ident $native:ty),* $(,)?], else => $other:expr) => {
+        match $dtype {
+            $(dvm_bc::DType::$variant => {
+                type $t = $native;
+                $body
+            })*
+            _ => $other,
+        }
+    };
+}
+
 /// Calls a generic body with the native type of a dtype: `with_elem!(dtype, T => body, half => other)`.
 ///
 /// A kernel table that has f32 elsewhere excludes it: `with_elem!(dtype, T => body, f32 => other, half => other)`.
@@ -386,106 +399,27 @@ macro_rules! with_elem {
     ($dtype:expr, $t:ident => $body:expr, f32 => $f32:expr, half => $half:expr) => {
         match $dtype {
             dvm_bc::DType::F32 => $f32,
-            other => crate::elem::with_elem!(@not_f32 other, $t => $body, half => $half),
+            other => crate::elem::with_types!(
+                other,
+                $t => $body,
+                [F64 f64, I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, Bool crate::elem::Bool8],
+                else => $half
+            ),
         }
     };
     ($dtype:expr, $t:ident => $body:expr, half => $half:expr) => {
-        match $dtype {
-            dvm_bc::DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            other => crate::elem::with_elem!(@not_f32 other, $t => $body, half => $half),
-        }
-    };
-    (@not_f32 $dtype:expr, $t:ident => $body:expr, half => $half:expr) => {
-        match $dtype {
-            dvm_bc::DType::F64 => {
-                type $t = f64;
-                $body
-            }
-            dvm_bc::DType::I8 => {
-                type $t = i8;
-                $body
-            }
-            dvm_bc::DType::U8 => {
-                type $t = u8;
-                $body
-            }
-            dvm_bc::DType::I16 => {
-                type $t = i16;
-                $body
-            }
-            dvm_bc::DType::U16 => {
-                type $t = u16;
-                $body
-            }
-            dvm_bc::DType::I32 => {
-                type $t = i32;
-                $body
-            }
-            dvm_bc::DType::U32 => {
-                type $t = u32;
-                $body
-            }
-            dvm_bc::DType::I64 => {
-                type $t = i64;
-                $body
-            }
-            dvm_bc::DType::U64 => {
-                type $t = u64;
-                $body
-            }
-            dvm_bc::DType::Bool => {
-                type $t = crate::elem::Bool8;
-                $body
-            }
-            _ => $half,
-        }
+        crate::elem::with_elem!($dtype, $t => $body, f32 => { type $t = f32; $body }, half => $half)
     };
 }
 /// Like `with_elem!` for the types that have bit operations.
 macro_rules! with_bits {
     ($dtype:expr, $t:ident => $body:expr, else => $other:expr) => {
-        match $dtype {
-            dvm_bc::DType::I8 => {
-                type $t = i8;
-                $body
-            }
-            dvm_bc::DType::U8 => {
-                type $t = u8;
-                $body
-            }
-            dvm_bc::DType::I16 => {
-                type $t = i16;
-                $body
-            }
-            dvm_bc::DType::U16 => {
-                type $t = u16;
-                $body
-            }
-            dvm_bc::DType::I32 => {
-                type $t = i32;
-                $body
-            }
-            dvm_bc::DType::U32 => {
-                type $t = u32;
-                $body
-            }
-            dvm_bc::DType::I64 => {
-                type $t = i64;
-                $body
-            }
-            dvm_bc::DType::U64 => {
-                type $t = u64;
-                $body
-            }
-            dvm_bc::DType::Bool => {
-                type $t = crate::elem::Bool8;
-                $body
-            }
-            _ => $other,
-        }
+        crate::elem::with_types!(
+            $dtype,
+            $t => $body,
+            [I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, Bool crate::elem::Bool8],
+            else => $other
+        )
     };
 }
-pub(crate) use {with_bits, with_elem};
+pub(crate) use {with_bits, with_elem, with_types};

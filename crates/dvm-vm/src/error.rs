@@ -115,18 +115,7 @@ pub enum LaunchError {
     },
 }
 
-/// Why an instruction failed on a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TrapKind {
-    /// A gather index is outside `-limit..limit`.
-    IndexOutOfRange {
-        /// The bound.
-        limit: u64,
-    },
-    /// Integer division or remainder by zero.
-    DivideByZero,
-}
+pub use dvm_bc::reference::TrapKind;
 
 /// A data-dependent failure: the first in the order (step, tile, execution within the tile, element), whatever
 /// the number of workers.

@@ -10,17 +10,28 @@
 //! # Why it is safe
 //!
 //! Every public function that runs code takes a program inside `Verified`, which only the verifier of `dvm-bc` makes. What unsafe
-//! code relies on, and which check covers it:
+//! code relies on are rules with names, which its comments give:
+//!
+//! | rule | says | checked by `dvm_bc::verify` in |
+//! | --- | --- | --- |
+//! | target | blocks, spaces and panel widths are sound | `Target::problems`, first of `program::check` |
+//! | counts | `tail <= body`, extents exist where the code runs, strides are sorted, pitches hold their columns | `template::operands`, `template::pitch` |
+//! | local | a local operand, at its body counts, lies inside its space; strided reads too. Spaces are laid out one after the other in the arena, which is initialised | `local::place`, from `LocalState::local` and `LocalState::strided` |
+//! | written | a tile reads no byte of local memory, ragged ones included, that it has not written; so a load that is bound to its argument is read no further than it would have copied, and only after it | `LocalState::written`, `LocalState::leave` |
+//! | argument | an access, at its extremes over the unit space and with every tail, lies inside its argument | `address::Footprint::new`, `program::unit`; `args::bind` here compares lengths |
+//! | aligned | offsets, strides and slots are multiples of the element; an argument's address is | `template::mem`, `program::unit`; `args::bind` here looks at addresses |
+//! | apart | a result equals a source of an elementwise instruction or is apart from it; other operands are apart | `template::overlaps` |
+//! | panel | a packed operand has one place and geometry, and is packed before it is used in a tile | `LocalState::panel`; `mmad` compares sizes again |
+//! | races | tiles and units of a step store to disjoint bytes and load none that others store; a ring is each worker's own | `template::pairs`, `program::races`, `program::pair` |
+//! | in place | a template that stores bytes it loads is marked: its loads and stores are not bound to arguments, its sticky loads never skipped | `Verified::in_place` |
+//! | encoding | counts are below 2^28, so counts and pitches in bytes fit 32 bits | the decoder, `field` |
+//!
+//! What the machine sees to itself:
 //!
 //! | access | covered by |
 //! | --- | --- |
-//! | local memory | every local operand lies inside its space; spaces are laid out one after the other in the arena, which is initialised |
-//! | arguments | every address of a load or store, at every point of the unit space and with every tail, lies inside the argument and is aligned to the dtype; `launch` checks the lengths and alignments it is given against the program's |
-//! | gathers | the verifier admits the whole range of the index; the index itself is checked here, element by element |
-//! | operands that overlap | a result equals a source of an elementwise instruction or is apart from it; other instructions' operands are apart |
-//! | packed operands | `mmad` takes sizes that were packed or bound; checked again here before each product |
-//! | loads bound to arguments | done only where a buffer has one writer, so that its readers, whose bytes the verifier found written, read what the load would have copied; never in templates that store bytes they load (`Verified::in_place`) |
-//! | other threads | tiles and units of a step store to disjoint bytes, and load none that others store; steps are separated by joins; arguments are borrowed for the launch, mutably where they are written |
+//! | indices, counts of `compress_store`, divisors | looked at one by one, before they are used |
+//! | other threads | steps are separated by joins; arguments are borrowed for the launch, mutably where they are written |
 //! | kernels of an instruction-set level | chosen through `Isa::or_portable`, by run-time detection |
 //! | the pool's job | lives on the stack of the launching thread, which waits for every claimed chunk, panics included |
 

@@ -234,7 +234,7 @@ impl std::fmt::Debug for Runtime {
 /// Addresses of the arguments.
 #[derive(Clone, Copy)]
 struct Addresses<'a>(&'a [*mut u8]);
-// SAFETY: the launch borrows the memory, mutably where it is written; the verifier proved that tiles of a step do not
+// SAFETY: the launch borrows the memory, mutably where it is written; rule races: tiles of a step do not
 // write what others read or write.
 unsafe impl Sync for Addresses<'_> {}
 // SAFETY: as above.
@@ -281,7 +281,7 @@ impl Run<'_> {
                 let number = units.start + u as u32;
                 frame.enter(self.exe, self.args.0, self.launch, self.step, number);
                 let (first, last) = (from - unit.first_tile, to - unit.first_tile);
-                // SAFETY: arguments were checked against the program, which is verified.
+                // SAFETY: rules argument (`bind` compared the lengths) and races; `enter` was just called.
                 if let Err((tile, fault)) = unsafe { frame.tiles(self.exe, number, first, last) } {
                     self.trapped(unit.first_tile + tile, u as u32, tile, fault);
                     return;

@@ -84,16 +84,15 @@ const SHAPES: &[(usize, usize, usize, usize)] =
 
 /// Tiles of rows: loads input 0, does something to it, stores `results` dense tiles of `(dtype, columns)`.
 struct Tiled {
-    dtype: DType,
     rows: Size,
     tiles: usize,
     total: usize,
 }
 
 impl Tiled {
-    fn new(dtype: DType, (body, tail, tiles, _): (usize, usize, usize, usize)) -> Tiled {
+    fn new((body, tail, tiles, _): (usize, usize, usize, usize)) -> Tiled {
         let rows = Size::ragged(body as u32, tail as u32, 0);
-        Tiled { dtype, rows, tiles, total: (tiles - 1) * body + tail }
+        Tiled { rows, tiles, total: (tiles - 1) * body + tail }
     }
 
     fn io(&self, slot: u16, dtype: DType, local: Local, cols: usize, write: bool) -> Inst {
@@ -127,7 +126,7 @@ fn shapes_and_padding() {
         let size = dtype.size() as usize;
         let (mut ran, mut all) = (0, 0);
         for &shape in SHAPES {
-            let (cols, t) = (shape.3, Tiled::new(dtype, shape));
+            let (cols, t) = (shape.3, Tiled::new(shape));
             let (body, rows) = (shape.0, t.rows);
             let mut l = Locals::default();
             let [x, y] = [l.ub(1 << 14), l.ub(1 << 14)];
@@ -223,7 +222,7 @@ fn sorting_keeps_equal_keys_in_order() {
         let mut ran = 0;
         for &shape in SHAPES {
             for descending in [false, true] {
-                let (cols, t) = (shape.3, Tiled::new(dtype, shape));
+                let (cols, t) = (shape.3, Tiled::new(shape));
                 let mut l = Locals::default();
                 let [key, value] = [l.ub(1 << 14), l.ub(1 << 14)];
                 let insts = [

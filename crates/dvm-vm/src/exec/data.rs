@@ -1,7 +1,7 @@
 //! Operations whose data decide which elements they touch, and stores that convert.
 //!
-//! SAFETY, for the whole module: as for [`super::step`]. The verifier admits the whole range of an index
-//! (`verify::footprint`, dim `limit * stride`); the index itself is checked here.
+//! Each block names the rules of the crate's page that cover it. The verifier admits the whole range of an index
+//! (`footprint::uses`, dim `limit * stride`); the index itself is checked here.
 
 use dvm_bc::{DType, Init};
 
@@ -44,7 +44,7 @@ impl Frame {
     /// Rows of an argument picked by an index tile, to or from local memory.
     ///
     /// # Safety
-    /// See the module.
+    /// The program is verified, and the frame stands in a unit of it.
     pub(super) unsafe fn rows_by_index(
         &self,
         exe: &Executable,
@@ -57,7 +57,7 @@ impl Frame {
         let size = usize::from(by.size);
         let bytes = by.cols.get(self.last) * size;
         for r in 0..by.rows.get(self.last) {
-            // SAFETY: see the module; r < rows.
+            // SAFETY: rules local (r < rows), argument (the index is below the limit), aligned, races.
             unsafe {
                 let i = wrap_index(read_index(index, by.wide, r), by.limit, instruction, r as u64)?;
                 transfer(dir, local, arg.wrapping_offset(i.wrapping_mul(by.stride) as isize), bytes);
@@ -70,7 +70,7 @@ impl Frame {
     /// Elements of an argument picked by an index tile, to or from local memory.
     ///
     /// # Safety
-    /// See the module.
+    /// The program is verified, and the frame stands in a unit of it.
     pub(super) unsafe fn elems_by_index(
         &self,
         exe: &Executable,
@@ -85,7 +85,7 @@ impl Frame {
         for r in 0..by.rows.get(self.last) {
             let row = arg.wrapping_offset((r as i64).wrapping_mul(row_stride) as isize);
             for c in 0..n {
-                // SAFETY: see the module; r < rows, c < cols.
+                // SAFETY: rules local (r < rows, c < cols), argument (the index is below the limit), aligned, races.
                 unsafe {
                     let i = read_index(index, by.wide, r * pitch + c);
                     let i = wrap_index(i, by.limit, instruction, (r * n + c) as u64)?;
@@ -101,7 +101,7 @@ impl Frame {
     /// Rows that a mask picks, one behind the other in an argument; `count` of them so far.
     ///
     /// # Safety
-    /// See the module.
+    /// The program is verified, and the frame stands in a unit of it.
     #[allow(clippy::too_many_arguments, reason = "the operands of one instruction")]
     pub(super) unsafe fn compress(
         &self,
@@ -118,7 +118,7 @@ impl Frame {
         let (src, arg, mask) = (self.at(src), self.address(exe, addr), self.at(mask));
         let (cell, size) = (self.at(count).cast::<i64>(), usize::from(size));
         let bytes = cols.get(self.last) * size;
-        // SAFETY: see the module; a count that is not below the limit, whatever wrote it, traps.
+        // SAFETY: rules local, argument, aligned, races; a count that is not below the limit, whatever wrote it, traps.
         unsafe {
             let mut count = if self.fresh(init) { 0 } else { *cell };
             for r in 0..rows.get(self.last) {
@@ -141,7 +141,7 @@ impl Frame {
     /// An accumulator tile to an argument, through `relu` if there is one.
     ///
     /// # Safety
-    /// See the module.
+    /// The program is verified, and the frame stands in a unit of it.
     pub(super) unsafe fn acc_store(
         &self,
         exe: &Executable,
@@ -164,7 +164,7 @@ impl Frame {
                 let n = (cols - at).min(CHUNK);
                 let none = std::ptr::null();
                 let mut src = acc.wrapping_add(at * from).cast_const();
-                // SAFETY: see the module; the buffer holds CHUNK elements of an accumulator.
+                // SAFETY: rules local, argument, aligned, races; the buffer holds CHUNK elements of an accumulator.
                 unsafe {
                     if let Some(relu) = relu {
                         relu.span(buffer.ptr(), &[src, self.at(relu.place[1]), none], n);
@@ -180,7 +180,7 @@ impl Frame {
     /// Sorts rows of keys, and values with them.
     ///
     /// # Safety
-    /// See the module.
+    /// The program is verified, and the frame stands in a unit of it.
     pub(super) unsafe fn sort(
         &mut self,
         dtype: DType,
@@ -192,7 +192,7 @@ impl Frame {
         let (n, pitch, size) = (cols.get(self.last), cols.body as usize, dtype.size() as usize);
         for r in 0..rows.get(self.last) {
             let (key, value) = (key.wrapping_add(r * pitch * size), value.wrapping_add(r * pitch));
-            // SAFETY: see the module; counts are below 2^28.
+            // SAFETY: rules local, apart; counts are below 2^28 (encoding).
             unsafe { sort::sort(dtype, key, value, n, descending, &mut self.items) };
         }
     }
@@ -200,7 +200,7 @@ impl Frame {
     /// A value right of the columns of each row.
     ///
     /// # Safety
-    /// See the module.
+    /// The program is verified, and the frame stands in a unit of it.
     pub(super) unsafe fn clear_pad(
         &self,
         dst: Place,
@@ -212,7 +212,7 @@ impl Frame {
         let (dst, from, pitch) = (self.at(dst), cols.get(self.last), pitch as usize);
         for r in 0..rows.get(self.last) {
             let pad = dst.wrapping_add((r * pitch + from) * usize::from(size));
-            // SAFETY: see the module; columns are no more than the pitch (`verify::template`, `pitch`).
+            // SAFETY: rules local, counts (columns are no more than the pitch).
             unsafe { shape::fill(u32::from(size), pad, bits, pitch.saturating_sub(from)) };
         }
     }

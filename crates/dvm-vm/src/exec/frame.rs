@@ -157,7 +157,7 @@ impl Frame {
             #[cfg(feature = "testing")]
             self.poison(exe);
             for p in template.phases.clone() {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise, which rules argument and races make.
                 unsafe { self.phase(exe, &exe.phases[p as usize], depth, tile).map_err(|f| (tile, f))? };
             }
             for d in (0..depth).rev() {

@@ -39,6 +39,8 @@ pub(super) struct Builder<'a> {
     /// Those bound to unwidened halves.
     pub(super) narrow_panels: Vec<u32>,
     pub(super) stickies: u32,
+    /// The current template stores bytes that it also loads.
+    pub(super) in_place: bool,
     pub(super) bases: u32,
     pub(super) plan: &'a mut Plan,
     /// Elements times cost of the section being built.
@@ -124,6 +126,7 @@ fn build(
         panels: Vec::new(),
         narrow_panels: Vec::new(),
         stickies: 0,
+        in_place: false,
         bases: BASE_BOUND,
         plan,
         cost: 0.0,
@@ -155,7 +158,7 @@ fn build(
                 slots: slots..bindings.len() as u32,
                 first_tile: tiles,
             });
-            tiles += t.tiles;
+            tiles = tiles.saturating_add(t.tiles);
             cost += t.tiles as f32 * t.cost;
         }
         steps.push(StepExec { units: first..units.len() as u32, tiles, cost });
@@ -217,17 +220,17 @@ impl Builder<'_> {
             .decode(template)
             .map_err(|source| BuildError::Decode { template: template.name.clone(), source })?;
         let decoded = &*decoded;
+        self.in_place = program.in_place(number as u32);
         if self.options.elide || self.options.strips {
-            let in_place = program.in_place(number as u32);
             let stores_meet = elide::stores_meet(program, number, template, decoded);
-            self.plan.make(template, decoded, self.options, in_place, stores_meet, self.block);
+            self.plan.make(template, decoded, self.options, self.in_place, stores_meet, self.block);
         } else {
             self.plan.clear();
         }
         self.bases = self.plan.bases();
         let mut parallel = [1u32; dvm_bc::MAX_PARALLEL];
         parallel[..template.parallel.len()].copy_from_slice(&template.parallel);
-        let tiles = template.parallel.iter().map(|&n| u64::from(n)).product();
+        let tiles = template.parallel.iter().fold(1u64, |t, &n| t.saturating_mul(u64::from(n)));
         let first = self.phases.len() as u32;
         let mut cost = 20.0f32;
         let mut sections = 0;
@@ -386,8 +389,9 @@ impl Builder<'_> {
         Place { base: BASE_CONST, off: (self.consts.len() as u32 - 1) * 8 }
     }
 
+    /// The number of a sticky load, if it may be skipped: not where its bytes may have been stored to since.
     pub(super) fn sticky(&mut self, wanted: bool) -> u32 {
-        if !wanted {
+        if !wanted || self.in_place {
             return NOT_STICKY;
         }
         self.stickies += 1;

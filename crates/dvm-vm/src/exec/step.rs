@@ -1,9 +1,7 @@
 //! Executes one resolved operation on a worker's frame.
 //!
-//! SAFETY, for the whole module: a program is verified. Local operands lie inside their space, and the spaces are laid out
-//! in the arena one after another; addresses in arguments lie inside the argument at every point of the unit space and are
-//! aligned to the dtype; a tile is written before it is read; nobody else writes what a unit reads or writes in the same
-//! step. What depends on data (indices, divisors) is checked here.
+//! Nothing here is checked again: each block names the rules of the crate's page ("Why it is safe") that cover it, and those the
+//! verifier's functions. What depends on data (indices, counts, divisors) is checked here.
 
 use dvm_bc::{DType, Init};
 
@@ -64,14 +62,14 @@ impl Frame {
     /// A data-dependent trap.
     ///
     /// # Safety
-    /// See the module.
+    /// The program is verified, and the frame stands in a unit of it.
     #[inline]
     pub(super) unsafe fn step(&mut self, exe: &Executable, op: &Op) -> Result<(), Fault> {
         let last = self.last;
         match op.kind {
             OpKind::Elementwise { first, count } => {
                 let ews = &exe.ews[first as usize..(first + count) as usize];
-                // SAFETY: see the module.
+                // SAFETY: rules local, argument (bound operands), apart.
                 unsafe {
                     match ews {
                         [ew] => self.whole(ew),
@@ -82,7 +80,7 @@ impl Frame {
             // Taken apart by the section's loop.
             OpKind::ByRows { .. } => {}
             OpKind::Divide { ew, dtype } => {
-                // SAFETY: see the module.
+                // SAFETY: rules local, apart; divisors are looked at first.
                 unsafe { self.divide(&exe.ews[ew as usize], dtype, op.index)? };
             }
             OpKind::Bind { base, addr } => self.bases[base as usize] = self.address(exe, addr),
@@ -98,14 +96,14 @@ impl Frame {
                     Direction::Scatter => (local, arg, step, pitch),
                     Direction::Gather => (arg, local, pitch, step),
                 };
-                // SAFETY: see the module.
+                // SAFETY: rules local, argument, aligned, races.
                 unsafe { copy_rows(dst, src, r, bytes, dst_step, src_step) };
             }
             OpKind::FillRows { addr, bits, rows, cols, pitch, size } => {
                 let arg = self.address(exe, addr);
                 let n = cols.get(last);
                 for r in 0..rows.get(last) as isize {
-                    // SAFETY: see the module.
+                    // SAFETY: rules argument, aligned, races.
                     unsafe { shape::fill(u32::from(size), arg.wrapping_offset(r * pitch as isize), bits, n) };
                 }
             }
@@ -115,12 +113,12 @@ impl Frame {
                 if self.stuck(sticky, arg, mask) {
                     return Ok(());
                 }
-                // SAFETY: see the module.
+                // SAFETY: rules local, argument, aligned, races.
                 unsafe { shape::view(u32::from(size), local, arg, &strides[..n], dir) };
             }
             OpKind::LocalView { dst, src, loops, size } => {
                 let (strides, n, _) = self.loops(exe, loops);
-                // SAFETY: see the module.
+                // SAFETY: rules local (`strided`), apart.
                 unsafe {
                     shape::view(
                         u32::from(size),
@@ -132,37 +130,37 @@ impl Frame {
                 }
             }
             OpKind::RowsByIndex { local, addr, ref by, dir } => {
-                // SAFETY: see the module.
+                // SAFETY: rules local, argument, aligned, races; indices are checked.
                 unsafe { self.rows_by_index(exe, (local, addr), by, dir, op.index)? };
             }
             OpKind::ElemsByIndex { local, addr, ref by, steps, dir } => {
-                // SAFETY: see the module.
+                // SAFETY: rules local, argument, aligned, races; indices are checked.
                 unsafe { self.elems_by_index(exe, (local, addr), by, steps, dir, op.index)? };
             }
             OpKind::Compress { src, addr, mask, count, rows, cols, stride, limit, init, size } => {
                 let (places, counts) = ((mask, count), (rows, cols));
-                // SAFETY: see the module.
+                // SAFETY: rules local, argument, aligned, races; the count is checked.
                 unsafe {
                     self.compress(exe, (src, addr), places, counts, stride, limit, init, size, op.index)?;
                 }
             }
             OpKind::AccStore { cast, relu, addr, pitch } => {
-                // SAFETY: see the module.
+                // SAFETY: rules local, argument, aligned, races.
                 unsafe { self.acc_store(exe, cast, relu, addr, pitch) };
             }
             OpKind::Sort { key, value, dtype, rows, cols, descending } => {
-                // SAFETY: see the module.
+                // SAFETY: rules local, apart.
                 unsafe { self.sort(dtype, (key, value), (rows, cols), descending) };
             }
             OpKind::ClearPad { dst, bits, rows, cols, pitch, size } => {
-                // SAFETY: see the module.
+                // SAFETY: rules local, counts (`pitch`).
                 unsafe { self.clear_pad(dst, bits, (rows, cols), pitch, size) };
             }
             OpKind::Iota { dst, dtype, base, strides, row_step, col_step, rows, cols } => {
                 let mut d = self.at(dst);
                 let mut v = base.wrapping_add(self.affine(exe, strides.0, strides.1));
                 for _ in 0..rows.get(last) {
-                    // SAFETY: see the module.
+                    // SAFETY: rules local.
                     unsafe { shape::iota(dtype, d, v, col_step, cols.get(last)) };
                     d = d.wrapping_add(cols.body as usize * dtype.size() as usize);
                     v = v.wrapping_add(row_step);
@@ -190,7 +188,7 @@ impl Frame {
                 let size = dtype.size() as usize;
                 let src = self.at(src).wrapping_add(from * r.outer_pitch * size);
                 let dst = self.at(dst).wrapping_add(from * r.inner_pitch * size);
-                // SAFETY: see the module.
+                // SAFETY: rules local, apart.
                 unsafe { r.run(dst, src) };
             }
             OpKind::ArgReduce {
@@ -219,7 +217,7 @@ impl Frame {
                     fresh: self.fresh(init),
                     base: base.wrapping_add(self.affine(exe, strides.0, strides.1)),
                 };
-                // SAFETY: see the module.
+                // SAFETY: rules local, apart.
                 unsafe { r.run(self.at(index).cast(), self.at(value), self.at(src)) };
             }
             OpKind::CumSum { dst, carry, src, dtype, outer, red, inner, init, exclusive, reverse } => {
@@ -234,7 +232,7 @@ impl Frame {
                     exclusive,
                     reverse,
                 };
-                // SAFETY: see the module.
+                // SAFETY: rules local, apart.
                 unsafe { r.run(self.at(dst), self.at(carry), self.at(src)) };
             }
             OpKind::Pack { pack, panel, local, addr, lines, k, line_stride, k_stride, width, sticky } => {
@@ -260,7 +258,7 @@ impl Frame {
                     width: width as usize,
                     panel_stride,
                 };
-                // SAFETY: see the module.
+                // SAFETY: rules panel, argument, aligned.
                 unsafe { pack(local, arg, &what) };
             }
             OpKind::BindPanel { panel, addr, lines, k, panel_stride, k_stride, width } => {
@@ -297,7 +295,7 @@ impl Frame {
                     what.m <= left.lines && what.n <= right.lines && what.k <= left.k && what.k <= right.k,
                     "a matrix product larger than its operands"
                 );
-                // SAFETY: see the module; the operands hold m, n and k.
+                // SAFETY: rules panel, local, apart; m, n and k were compared above.
                 unsafe { mmad(&what) };
             }
         }
@@ -346,7 +344,7 @@ impl Frame {
         let (first, rows, cols) = self.spans(ew, ew.flat);
         for r in first..first + rows {
             let [a, b, c, d] = self.row(ew, r);
-            // SAFETY: see the module.
+            // SAFETY: rules local, argument (bound operands), apart.
             unsafe { ew.span(d, &[a, b, c], cols) };
         }
     }
@@ -369,7 +367,7 @@ impl Frame {
                         let along = if step { at * ew.size[i] as usize } else { 0 };
                         base.wrapping_add(r * ew.row_step[i] as usize + along)
                     });
-                    // SAFETY: see the module; a private operand has room for a strip.
+                    // SAFETY: as `whole`; rule local: a private operand has room for a strip, which is no longer than a row.
                     unsafe { ew.span(p[3], &[p[0], p[1], p[2]], n) };
                 }
                 at += n;
@@ -384,7 +382,7 @@ impl Frame {
             let [a, b, c, d] = self.row(ew, r);
             let vector = |i: usize| ew.steps >> i & 1 != 0;
             let n = if vector(1) { cols } else { cols.min(1) };
-            // SAFETY: see the module.
+            // SAFETY: rules local, argument (bound operands), apart; b was looked at.
             unsafe {
                 if let Some(i) = binary::find_zero(dtype, b, n) {
                     let value = binary::read_int(dtype, a, if vector(0) { i } else { 0 });

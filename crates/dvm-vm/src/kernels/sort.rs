@@ -3,7 +3,7 @@
 use dvm_bc::DType;
 use half::{bf16, f16};
 
-use crate::elem::Bool8;
+use crate::elem::{Bool8, with_elem};
 
 /// A key in the order of unsigned integers, and where it was.
 #[derive(Clone, Copy)]
@@ -57,15 +57,16 @@ pub(crate) unsafe fn sort(
     descending: bool,
     items: &mut Vec<Item>,
 ) {
-    macro_rules! typed {
-        ($($d:ident $t:ty),*) => {
+    with_elem!(
+        dtype,
+        // SAFETY: by the caller.
+        T => unsafe { row::<T>(key.cast(), value, n, descending, items) },
+        half => match dtype {
             // SAFETY: by the caller.
-            match dtype { $(DType::$d => unsafe { row::<$t>(key.cast(), value, n, descending, items) },)* }
-        };
-    }
-    typed!(
-        F32 f32, F16 f16, BF16 bf16, F64 f64, I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64,
-        Bool Bool8
+            DType::F16 => unsafe { row::<f16>(key.cast(), value, n, descending, items) },
+            // SAFETY: by the caller.
+            _ => unsafe { row::<bf16>(key.cast(), value, n, descending, items) },
+        }
     );
 }
 

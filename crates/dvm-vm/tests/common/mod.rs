@@ -336,6 +336,8 @@ pub(crate) fn launch(
     inputs: &[&Bytes],
 ) -> Result<(Vec<Bytes>, Stats), LaunchError> {
     let args = &exe.program().args;
+    #[cfg(all(unix, feature = "testing"))]
+    let given = inputs;
     let mut inputs = inputs.iter();
     let mut outs: Vec<Bytes> = args
         .iter()
@@ -356,7 +358,30 @@ pub(crate) fn launch(
         .collect();
     let stats = rt.launch(exe, &mut refs)?;
     drop(refs);
+    #[cfg(all(unix, feature = "testing"))]
+    guarded(rt, exe, &outs, given);
     Ok((outs, stats))
+}
+
+/// Runs again with each argument between pages that fault: the same bytes come out.
+#[cfg(all(unix, feature = "testing"))]
+fn guarded(rt: &Runtime, exe: &Executable, outs: &[Bytes], inputs: &[&Bytes]) {
+    use dvm_vm::testing::{Edge, GuardedArgs};
+    for edge in [Edge::Start, Edge::End] {
+        let mut args = GuardedArgs::new(exe.program(), edge).unwrap();
+        let (mut inputs, mut outs) = (inputs.iter(), outs.iter());
+        let roles: Vec<Role> = exe.program().args.iter().map(|a| a.role).collect();
+        for (i, role) in roles.iter().enumerate() {
+            match role {
+                Role::Input | Role::Weight => args.bytes_mut(i).copy_from_slice(inputs.next().unwrap().get()),
+                _ => args.bytes_mut(i).fill(0xa5),
+            }
+        }
+        args.launch(rt, exe).unwrap();
+        for (i, _) in roles.iter().enumerate().filter(|(_, r)| matches!(r, Role::Output | Role::Workspace)) {
+            assert_eq!(args.bytes(i), outs.next().unwrap().get(), "argument {i}, {edge:?}");
+        }
+    }
 }
 
 /// Builds, runs alone, returns the outputs.
