@@ -61,12 +61,37 @@ fn agree(p: &Program, inputs: &[Bytes]) -> Result<Vec<Vec<u8>>, TrapKind> {
             (want, got) => panic!("reference {want:?}, machine {got:?}\n{}", disasm(p)),
         }
     }
+    #[cfg(all(unix, feature = "testing"))]
+    if expected.is_ok() {
+        guarded(p, &start, &want);
+    }
     match expected {
         Ok(()) => Ok(want),
         Err(f) => match f.fault {
             Fault::Trap { kind, .. } => Err(kind),
             other => panic!("{other}"),
         },
+    }
+}
+
+/// Runs between pages that fault, with two fillings of local memory.
+#[cfg(all(unix, feature = "testing"))]
+fn guarded(p: &Program, start: &[Vec<u8>], want: &[Vec<u8>]) {
+    use dvm_vm::testing::{Edge, GuardedArgs};
+    let rt = Runtime::new(Arc::new(Pool::new(1))).eager();
+    for (edge, poison) in [(Edge::Start, 0), (Edge::End, 0xff)] {
+        let mut options = BuildOptions::default();
+        options.poison = Some(poison);
+        let exe = build(p.clone(), &options);
+        let mut args = GuardedArgs::new(p, edge).unwrap();
+        let owned = |i: &usize| p.args[*i].role != Role::Ring;
+        (0..start.len()).filter(owned).for_each(|i| args.bytes_mut(i).copy_from_slice(&start[i]));
+        args.launch(&rt, &exe).unwrap();
+        for i in (0..start.len()).filter(owned) {
+            let dtype = p.args[i].dtype;
+            let alike = |k| same(read(dtype, args.bytes(i), k), read(dtype, &want[i], k));
+            assert!((0..want[i].len() / dtype.size() as usize).all(alike), "argument {i}\n{}", disasm(p));
+        }
     }
 }
 
@@ -493,4 +518,63 @@ fn each_worker_has_a_ring() {
         [ArgRef::In(a.get()), ArgRef::In(b.get()), ArgRef::Out(out.get_mut()), ArgRef::Out(ring.get_mut())];
     let refused = rt.launch(&exe, &mut args).unwrap_err().to_string();
     assert_eq!(refused, "argument 3 (a3): a ring cannot be bound to writable memory");
+}
+
+/// A matrix product over any panels, the right operand loaded or bound.
+#[test]
+fn products_with_any_panels() {
+    let mut rng = Rng(7);
+    for (mr, nr) in [(1, 1), (3, 5), (6, 16), (7, 24), (16, 8), (4, 33)] {
+        for &dtype in DType::ALL.iter().filter(|d| layout::acc_dtype(**d).is_some()) {
+            for (m, n_, k) in [(1usize, 1usize, 1usize), (7, 19, 5), (13, 40, 3), (2, 16, 600), (5, 7, 0)] {
+                for bound in [false, true] {
+                    let mut p = product(dtype, dtype, false, false);
+                    p.target.panel_mr = mr;
+                    p.target.panel_nr = vec![(1, nr), (2, nr), (4, nr), (8, nr)];
+                    let size = i64::from(dtype.size());
+                    let panels = n_.next_multiple_of(nr as usize) * k;
+                    let (pitch, hints) = (size * n_ as i64, Hints::default());
+                    let insts: Vec<Inst> = p.templates[0].phases[0].sections[0]
+                        .code
+                        .iter()
+                        .map(|i| {
+                            let mut i = i.unwrap();
+                            match &mut i.operands {
+                                Operands::LoadA(o) => {
+                                    (o.m, o.k, o.row_stride) = (n(m), n(k), size * k as i64);
+                                    o.src = mem(0, 0, &[]);
+                                }
+                                Operands::LoadB(o) if bound => {
+                                    let panel_stride = size * (nr as usize * k) as i64;
+                                    let (k, n) = (n(k), n(n_));
+                                    let o = BindB { dst: o.dst, src: mem(1, 0, &[]), k, n, panel_stride };
+                                    i = inst(Opcode::BindB, dtype, o);
+                                }
+                                Operands::LoadB(o) => (o.k, o.n, o.row_stride) = (n(k), n(n_), pitch),
+                                Operands::Mmad(o) => (o.m, o.n, o.k) = (n(m), n(n_), n(k)),
+                                Operands::AccStore(o) => {
+                                    (o.m, o.n, o.pitch, o.hints) = (n(m), n(n_), pitch, hints);
+                                    o.dst = mem(2, 0, &[]);
+                                }
+                                _ => {}
+                            }
+                            i
+                        })
+                        .collect();
+                    p.templates[0].phases[0].sections[0].code = code(&insts);
+                    p.templates[0].parallel = vec![1];
+                    let b = if bound { panels } else { k * n_ };
+                    for (arg, elements) in p.args.iter_mut().zip([m * k, b, m * n_]) {
+                        arg.bytes = elements as u64 * u64::from(dtype.size());
+                    }
+                    if bound {
+                        let (k, n, batch) = (k as u64, n_ as u64, 1);
+                        p.args[1].layout = Layout::Panels { nr, k, n, batch };
+                    }
+                    let inputs = [m * k, b].map(|e| array(dtype, e, |_| rng.tame(dtype)));
+                    agree(&p, &inputs).unwrap();
+                }
+            }
+        }
+    }
 }

@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use dvm_bc::{DType, Inst, Local, Operands, Program, Size, Space, Template};
+use dvm_bc::{DType, Inst, Local, Mode, Operands, Program, Size, Space, Template};
 use smallvec::SmallVec;
 
 use super::predecode::Decoded;
-use super::uses::{Elementwise, contiguous, elementwise, locals, store_hull};
+use super::uses::{Elementwise, contiguous, elements, elementwise, locals, store_hull};
 use super::{BASE_BOUND, BuildOptions};
 
 /// Buffers a template may have.
@@ -231,52 +231,78 @@ impl Places {
     }
 }
 
+/// Gives buffers their numbers.
+struct Numbers<'a> {
+    block: u64,
+    keys: &'a mut Vec<(u64, u64)>,
+    buffers: &'a mut Vec<Buffer>,
+    places: Places,
+    too_many: bool,
+}
+
+impl Numbers<'_> {
+    /// Notes a use of a buffer; the bit of its number, none where it has no bytes.
+    #[inline]
+    fn touch(&mut self, local: Local, bytes: u64, size: u8, read: bool, write: bool) -> u64 {
+        let lo = u64::from(local.offset) * self.block;
+        let hi = lo.saturating_add(bytes);
+        if bytes == 0 {
+            return 0;
+        }
+        let key = ((local.space as u64) << 62 | lo, hi);
+        let place = self.places.find(key, self.keys);
+        if *place == Places::FREE {
+            if self.keys.len() == BUFFERS {
+                self.too_many = true;
+                return 0;
+            }
+            *place = self.keys.len() as u8;
+            self.keys.push(key);
+            let space = local.space;
+            self.buffers.push(Buffer { space, lo, hi, writes: 0, read_size: 0, meets: 0, covers: 0 });
+        }
+        let n = usize::from(*place);
+        let b = &mut self.buffers[n];
+        if read {
+            b.read_size = b.read_size.max(size);
+        }
+        b.writes = b.writes.saturating_add(u16::from(write));
+        1 << n
+    }
+}
+
 impl Analysis<'_> {
     /// Numbers the buffers and notes who touches them.
     fn collect(&mut self) {
-        let mut places = Places([Places::FREE; 2 * BUFFERS]);
-        let (block, plan) = (self.block, &mut *self.plan);
+        let plan = &mut *self.plan;
+        let mut numbers = Numbers {
+            block: self.block,
+            keys: &mut plan.keys,
+            buffers: &mut plan.buffers,
+            places: Places([Places::FREE; 2 * BUFFERS]),
+            too_many: false,
+        };
         for (inst, a) in self.insts.iter().zip(&mut plan.access) {
-            let (keys, buffers, too_many) = (&mut plan.keys, &mut plan.buffers, &mut self.too_many);
-            let mut source = 0;
-            let ew = elementwise(inst);
-            locals(inst, ew.as_ref(), &mut |u| {
-                let lo = u64::from(u.local.offset) * block;
-                let hi = lo.saturating_add(u.bytes);
-                // Sources come first.
-                let number = source;
-                source += 1;
-                if hi == lo || *too_many {
-                    return;
-                }
-                let key = ((u.local.space as u64) << 62 | lo, hi);
-                let place = places.find(key, keys);
-                if *place == Places::FREE {
-                    if keys.len() == BUFFERS {
-                        *too_many = true;
-                        return;
-                    }
-                    *place = keys.len() as u8;
-                    keys.push(key);
-                    let space = u.local.space;
-                    buffers.push(Buffer { space, lo, hi, writes: 0, read_size: 0, meets: 0, covers: 0 });
-                }
-                let n = usize::from(*place);
-                let b = &mut buffers[n];
-                if u.read {
-                    b.read_size = b.read_size.max(u.size);
-                    a.reads |= 1 << n;
-                    if let Some(s) = a.source.get_mut(number) {
-                        *s = 1 << n;
+            plan.ews.push(elementwise(inst));
+            if let Some(Some(e)) = plan.ews.last() {
+                for (source, bit) in e.sources.iter().zip(&mut a.source) {
+                    if let &Some((local, mode, size)) = source {
+                        let n = elements(mode, e.rows, e.cols);
+                        *bit = numbers.touch(local, n.saturating_mul(u64::from(size)), size, true, false);
+                        a.reads |= *bit;
                     }
                 }
-                if u.write {
-                    b.writes = b.writes.saturating_add(1);
-                    a.writes |= 1 << n;
-                }
-            });
-            plan.ews.push(ew);
+                let bytes = elements(Mode::Full, e.rows, e.cols).saturating_mul(u64::from(e.size));
+                a.writes = numbers.touch(e.dst, bytes, e.size, false, true);
+            } else {
+                locals(inst, &mut |u| {
+                    let bit = numbers.touch(u.local, u.bytes, u.size, u.read, u.write);
+                    a.reads |= if u.read { bit } else { 0 };
+                    a.writes |= if u.write { bit } else { 0 };
+                });
+            }
         }
+        self.too_many = numbers.too_many;
     }
 
     /// Which buffers have bytes in common: a sweep over them by their beginnings.

@@ -42,7 +42,7 @@ pub(super) fn elementwise(inst: &Inst) -> Option<Elementwise> {
         Src::Local(local, mode) => Some((local, simplify(mode, rows, cols), size)),
         Src::Imm(_) => None,
     });
-    let traps = binary::traps(inst.op, inst.dtype);
+    let traps = matches!(inst.operands, Operands::Binary(_)) && binary::traps(inst.op, inst.dtype);
     Some(Elementwise { dst, rows, cols, size: inst.result_dtype().size() as u8, sources, traps })
 }
 
@@ -56,24 +56,14 @@ pub(super) struct Use {
     pub(super) write: bool,
 }
 
-/// Calls `f` for each use of vector or accumulator memory.
-#[inline]
-pub(super) fn locals(inst: &Inst, elementwise: Option<&Elementwise>, f: &mut impl FnMut(Use)) {
+/// Calls `f` for each use of vector or accumulator memory by an instruction that is not elementwise.
+pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
     let size = inst.dtype.size();
     let mut use_ = |local, elements: u64, size: u32, read, write| {
         f(Use { local, bytes: elements.saturating_mul(u64::from(size)), size: size as u8, read, write });
     };
     let tile = |a: Size, b: Size| u64::from(a.body) * u64::from(b.body);
     let tile3 = |a: Size, b: Size, c: Size| tile(a, b).saturating_mul(u64::from(c.body));
-    if let Some(e) = elementwise {
-        for source in e.sources {
-            // An immediate keeps its number, and has no bytes.
-            let (local, mode, size) = source.unwrap_or((e.dst, Mode::One, 0));
-            use_(local, elements(mode, e.rows, e.cols), size.into(), true, false);
-        }
-        use_(e.dst, tile(e.rows, e.cols), u32::from(e.size), false, true);
-        return;
-    }
     let updated = |init: Init| init != Init::Always;
     match &inst.operands {
         Operands::Load(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
@@ -163,7 +153,7 @@ pub(super) fn locals(inst: &Inst, elementwise: Option<&Elementwise>, f: &mut imp
         // Packed operands are known by their handles; the verifier keeps their buffers apart.
         Operands::LoadA(_) | Operands::LoadB(_) | Operands::BindB(_) => {}
         Operands::FillStore(_) | Operands::OnPipe(_) | Operands::Cross(_) | Operands::Control(_) => {}
-        // Elementwise: done above.
+        // Elementwise: see `elementwise`.
         Operands::Unary(_)
         | Operands::Binary(_)
         | Operands::Ternary(_)
@@ -178,6 +168,7 @@ fn loops(loops: &[dvm_bc::Loop]) -> u64 {
 }
 
 /// Elements that a mode reads.
+#[inline]
 pub(super) fn elements(mode: Mode, rows: Size, cols: Size) -> u64 {
     match mode {
         Mode::Full => u64::from(rows.body) * u64::from(cols.body),
