@@ -527,7 +527,8 @@ fn products_with_any_panels() {
     for (mr, nr) in [(1, 1), (3, 5), (6, 16), (7, 24), (16, 8), (4, 33)] {
         for &dtype in DType::ALL.iter().filter(|d| layout::acc_dtype(**d).is_some()) {
             for (m, n_, k) in [(1usize, 1usize, 1usize), (7, 19, 5), (13, 40, 3), (2, 16, 600), (5, 7, 0)] {
-                for bound in [false, true] {
+                // Panels of no rows are not apart, which the verifier refuses.
+                for bound in [false, true].into_iter().filter(|b| !b || k > 0) {
                     let mut p = product(dtype, dtype, false, false);
                     p.target.panel_mr = mr;
                     p.target.panel_nr = vec![(1, nr), (2, nr), (4, nr), (8, nr)];
