@@ -23,6 +23,8 @@ pub mod reference;
 mod sample;
 mod sync;
 mod target;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod text;
 mod verify;
 

@@ -1,6 +1,6 @@
 //! Functions whose last bits are not fixed by arithmetic alone.
 
-use crate::Opcode;
+use crate::{DType, Opcode};
 
 /// The functions that are approximations: every unary instruction of class `Exp` or `Special`, and `vpow`.
 ///
@@ -14,6 +14,12 @@ pub trait Math {
     fn pow_f32(&self, x: f32, y: f32) -> f32;
     /// `vpow` of f64, but for `y = 2`.
     fn pow_f64(&self, x: f64, y: f64) -> f64;
+    /// The bits of a NaN of `dtype` that is computed; `None` leaves payload and sign as they come, since nothing fixes them.
+    /// Running with two choices shows which results depend on them.
+    fn nan(&self, dtype: DType) -> Option<u64> {
+        let _ = dtype;
+        None
+    }
 }
 
 /// `libm`'s functions: f64 ones below one unit in the last place, and f32 ones computed in f64 and rounded once.

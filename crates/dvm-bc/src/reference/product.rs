@@ -134,7 +134,7 @@ impl Cx<'_> {
                     bits = scalar::max(&s, Value::of(from, bits), zero).bits(from);
                 }
                 let to = dst.step(i, o.pitch).step(j, dtype.size().into());
-                self.store(to, dtype, cast(bits, from, dtype))?;
+                self.store(to, dtype, cast(self.math, bits, from, dtype))?;
             }
         }
         Ok(())

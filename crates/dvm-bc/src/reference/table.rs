@@ -1,11 +1,10 @@
 //! Which meaning an instruction has. The match names every opcode: a new row of the table does not compile without one.
 
-use super::Fault;
-use super::TrapKind;
 use super::reduce::Fold;
 use super::scalar::{self as s, Scalars, ZeroDivisor};
-use super::tile::Cx;
+use super::tile::{Cx, encode};
 use super::value::Value;
+use super::{Fault, Math, TrapKind};
 use crate::{DType, Mode, Opcode, Operands, Src};
 
 /// How an instruction computes, by its form.
@@ -162,13 +161,14 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
     let (dtype, op) = (inst.dtype, inst.op);
     let scalars = Scalars { math, op, dtype };
     let value = |bits| Value::of(dtype, bits);
+    let bits = |v| encode(math, v, dtype);
     match (meaning(op), &inst.operands) {
         (Meaning::Nothing, Operands::Control(_) | Operands::OnPipe(_) | Operands::Cross(_)) => Ok(()),
         (Meaning::Copy, Operands::Unary(o)) => {
             cx.elementwise(o.dst, dtype, [(o.src, dtype)], (o.rows, o.cols), |_, [a]| Ok(a))
         }
         (Meaning::Unary(f), Operands::Unary(o)) => {
-            let f = |_, [a]: [u64; 1]| Ok(f(&scalars, value(a)).bits(dtype));
+            let f = |_, [a]: [u64; 1]| Ok(bits(f(&scalars, value(a))));
             cx.elementwise(o.dst, dtype, [(o.src, dtype)], (o.rows, o.cols), f)
         }
         (Meaning::Predicate(f), Operands::Unary(o)) => {
@@ -176,12 +176,12 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
             cx.elementwise(o.dst, DType::Bool, [(o.src, dtype)], (o.rows, o.cols), f)
         }
         (Meaning::Binary(f), Operands::Binary(o)) => {
-            let f = |_, [a, b]: [u64; 2]| Ok(f(&scalars, value(a), value(b)).bits(dtype));
+            let f = |_, [a, b]: [u64; 2]| Ok(bits(f(&scalars, value(a), value(b))));
             cx.elementwise(o.dst, dtype, [(o.a, dtype), (o.b, dtype)], (o.rows, o.cols), f)
         }
         (Meaning::Divide(f), Operands::Binary(o)) => {
             let f = |element, [a, b]: [u64; 2]| match f(value(a), value(b)) {
-                Ok(v) => Ok(v.bits(dtype)),
+                Ok(v) => Ok(bits(v)),
                 Err(ZeroDivisor) => {
                     Err(Fault::Trap { kind: TrapKind::DivideByZero, element, value: value(a).as_i64() })
                 }
@@ -193,7 +193,7 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
             cx.elementwise(o.dst, DType::Bool, [(o.a, dtype), (o.b, dtype)], (o.rows, o.cols), f)
         }
         (Meaning::Ternary(f), Operands::Ternary(o)) => {
-            let f = |_, [a, b, c]: [u64; 3]| Ok(f(value(a), value(b), value(c)).bits(dtype));
+            let f = |_, [a, b, c]: [u64; 3]| Ok(bits(f(value(a), value(b), value(c))));
             let sources = [(o.a, dtype), (o.b, dtype), (o.c, dtype)];
             cx.elementwise(o.dst, dtype, sources, (o.rows, o.cols), f)
         }
@@ -203,12 +203,12 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
             cx.elementwise(o.dst, dtype, sources, (o.rows, o.cols), f)
         }
         (Meaning::Cast, Operands::Cast(o)) => {
-            let f = |_, [a]: [u64; 1]| Ok(cast(a, o.from, dtype));
+            let f = |_, [a]: [u64; 1]| Ok(cast(math, a, o.from, dtype));
             cx.elementwise(o.dst, dtype, [(o.src, o.from)], (o.rows, o.cols), f)
         }
         (Meaning::AccToUb, Operands::AccToUb(o)) => {
             let acc = Src::Local(o.acc, Mode::Full);
-            let f = |_, [a]: [u64; 1]| Ok(cast(a, o.from, dtype));
+            let f = |_, [a]: [u64; 1]| Ok(cast(math, a, o.from, dtype));
             cx.elementwise(o.dst, dtype, [(acc, o.from)], (o.m, o.n), f)
         }
         (Meaning::AccStore, Operands::AccStore(o)) => cx.exec_acc_store(o),
@@ -246,9 +246,9 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
 }
 
 /// The bits of `bits`, converted. Equal dtypes move bits, but a bool becomes 0 or 1.
-pub(super) fn cast(bits: u64, from: DType, to: DType) -> u64 {
+pub(super) fn cast(math: &dyn Math, bits: u64, from: DType, to: DType) -> u64 {
     if from == to && to != DType::Bool {
         return bits;
     }
-    Value::of(from, bits).convert(to).bits(to)
+    encode(math, Value::of(from, bits).convert(to), to)
 }

@@ -60,7 +60,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn put(&mut self, at: Address, dtype: DType, v: Value) -> Result<(), Fault> {
-        self.store(at, dtype, v.bits(dtype))
+        self.store(at, dtype, encode(self.math, v, dtype))
     }
 
     pub(super) fn source(&self, src: Src, dtype: DType, cols: Size) -> Source {
@@ -112,6 +112,12 @@ impl Cx<'_> {
         }
         Ok(())
     }
+}
+
+/// The bits of a computed value.
+pub(super) fn encode(math: &dyn Math, v: Value, dtype: DType) -> u64 {
+    let chosen = if dtype.is_float() && v.is_nan() { math.nan(dtype) } else { None };
+    chosen.unwrap_or_else(|| v.bits(dtype))
 }
 
 /// An index counted from the front, or the trap.
