@@ -50,15 +50,15 @@ pub struct TrapAt {
 pub trait Machine {
     /// Its functions.
     fn math(&self) -> &dyn Math;
-    /// Runs a program on `args`, in every way that must give the same result; their contents afterwards, or the trap. `None` where
-    /// the machine refuses the program.
+    /// Runs a program on `args`, in several ways that must give the same result: how each ended. None where the machine refuses
+    /// the program.
     ///
     /// # Errors
     /// Something that no verified program may cause.
-    fn run(&self, program: &Verified<Program>, args: &[Vec<u8>]) -> Result<Option<Ran>, String>;
+    fn run(&self, program: &Verified<Program>, args: &[Vec<u8>]) -> Result<Vec<Ran>, String>;
 }
 
-/// How a run ended.
+/// How a run ended: the contents of all arguments, or a trap.
 pub type Ran = Result<Vec<Vec<u8>>, TrapAt>;
 
 /// Reads bytes as a bundle and as code: an error or a value that reads back.
@@ -177,7 +177,7 @@ pub fn verify_and_run(dice: &mut Dice<'_>, machine: &dyn Machine) -> Progress {
     progress
 }
 
-/// Runs a verified program on the reference and on a machine. `None` where the machine refuses it, else whether it trapped.
+/// Runs a verified program on the reference and on a machine; `None` where the machine refuses it, else whether it trapped.
 ///
 /// # Errors
 /// A broken promise of the verifier, or a difference.
@@ -195,12 +195,15 @@ pub fn compare(
         }) => Some(TrapAt { step, unit, tile, instruction, element, value, kind }),
         Err(e) => return Err(format!("verified, but {e}")),
     };
-    let Some(got) = machine.run(program, args)? else { return Ok(None) };
-    match (trap, got) {
-        (None, Ok(got)) => outputs(program, args, &want, &got, machine).map(|()| Some(false)),
-        (Some(want), Err(got)) if want == got => Ok(Some(true)),
-        (want, got) => Err(format!("expected trap {want:?}, got {:?}", got.err())),
+    let runs = machine.run(program, args)?;
+    for got in &runs {
+        match (trap, got) {
+            (None, Ok(got)) => outputs(program, args, &want, got, machine)?,
+            (Some(want), Err(got)) if want == *got => {}
+            (want, got) => return Err(format!("expected trap {want:?}, got {:?}", got.as_ref().err())),
+        }
     }
+    Ok((!runs.is_empty()).then_some(trap.is_some()))
 }
 
 /// The functions of a machine, with a choice of NaN.

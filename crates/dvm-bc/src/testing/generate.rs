@@ -20,7 +20,7 @@ pub struct Generated {
 #[must_use]
 pub fn small_limits() -> Limits {
     Limits {
-        arg_bytes: 1 << 20,
+        arg_bytes: 1 << 16,
         local_bytes: 1 << 20,
         tiles: 4096,
         tile_instructions: 1 << 16,

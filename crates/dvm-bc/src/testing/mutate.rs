@@ -2,8 +2,8 @@
 
 use super::dice::Dice;
 use crate::{
-    Code, DType, Event, Inst, Kind, Layout, Local, Loop, MAX_LOOPS, Mode, Opcode, OperandMut, Pipe, Place, Program, Role,
-    Size, Space, Src, Step, Strides, Sync, Template,
+    Code, DType, Event, Inst, Kind, Layout, Local, Loop, MAX_LOOPS, Mode, Opcode, OperandMut, Pipe, Place,
+    Program, Role, Size, Space, Src, Step, Strides, Sync, Template,
 };
 
 /// A number near `v`, or far from it.
@@ -52,11 +52,12 @@ fn size(dice: &mut Dice<'_>, s: &mut Size) {
 
 fn strides(dice: &mut Dice<'_>, s: &mut Strides) {
     let i = dice.below(s.len().max(1) as u64) as usize;
+    let n = s.len();
     match (dice.below(4), s.get_mut(i)) {
         (0 | 1, Some(x)) => x.1 = signed(dice, x.1) << 4 >> 4,
         (2, Some(x)) => x.0 = dice.below(11) as u8,
         (3, Some(_)) => drop(s.remove(i)),
-        _ if s.len() < 11 => s.insert(i.min(s.len()), (dice.below(6) as u8, dice.signed(20))),
+        _ if n < 11 => s.insert(i.min(n), (dice.below(6) as u8, dice.signed(20))),
         _ => s.clear(),
     }
 }
@@ -76,11 +77,16 @@ fn operand(dice: &mut Dice<'_>, o: OperandMut<'_>) {
             Src::Imm(v) if dice.chance(3, 4) => *v = number(dice, *v),
             Src::Local(l, _) if dice.chance(1, 2) => local(dice, l),
             Src::Local(_, m) if dice.chance(3, 4) => *m = dice.pick(&Mode::ALL),
-            s => *s = if dice.chance(1, 2) {
-                Src::Imm(dice.below(3))
-            } else {
-                Src::Local(Local { space: Space::Ub, offset: dice.below(64) as u32 }, dice.pick(&Mode::ALL))
-            },
+            s => {
+                *s = if dice.chance(1, 2) {
+                    Src::Imm(dice.below(3))
+                } else {
+                    Src::Local(
+                        Local { space: Space::Ub, offset: dice.below(64) as u32 },
+                        dice.pick(&Mode::ALL),
+                    )
+                }
+            }
         },
         OperandMut::Mem(m) => match dice.below(4) {
             0 => m.slot = if dice.chance(3, 4) { dice.below(8) as u16 } else { dice.word() as u16 },
@@ -91,21 +97,24 @@ fn operand(dice: &mut Dice<'_>, o: OperandMut<'_>) {
         OperandMut::Strides(s) => strides(dice, s),
         OperandMut::Loops(l) => {
             let i = dice.below(l.len().max(1) as u64) as usize;
+            let n = l.len();
             match (dice.below(5), l.get_mut(i)) {
                 (0 | 1, Some(x)) => size(dice, &mut x.count),
                 (2, Some(x)) => x.stride = signed(dice, x.stride),
                 (3, Some(_)) => drop(l.remove(i)),
-                _ if l.len() < MAX_LOOPS => {
+                _ if n < MAX_LOOPS => {
                     l.push(Loop { count: Size::fixed(dice.below(4) as u32), stride: dice.signed(8) });
                 }
-                _ => l.swap(0, i),
+                _ => l.reverse(),
             }
         }
         OperandMut::Hints(h) => {
             flip(dice, &mut h.sticky);
             flip(dice, &mut h.stream);
         }
-        OperandMut::Init(i) => *i = dice.pick(&[crate::Init::Accumulate, crate::Init::Always, crate::Init::First]),
+        OperandMut::Init(i) => {
+            *i = dice.pick(&[crate::Init::Accumulate, crate::Init::Always, crate::Init::First])
+        }
         OperandMut::DType(d) => *d = dtype(dice),
         OperandMut::Pipe(p) => *p = dice.pick(&Pipe::ALL),
         OperandMut::Flag(f) => *f = dice.below(8) as u8,
@@ -192,10 +201,11 @@ fn code(dice: &mut Dice<'_>, code: &mut Code) {
 
 fn extents(dice: &mut Dice<'_>, e: &mut Vec<u32>) {
     let i = dice.below(e.len().max(1) as u64) as usize;
+    let n = e.len();
     match (dice.below(6), e.get_mut(i)) {
         (0..4, Some(x)) => *x = count(dice, *x, 32),
         (4, Some(_)) => drop(e.remove(i)),
-        _ if e.len() < 12 => e.push(dice.below(4) as u32),
+        _ if n < 12 => e.push(dice.below(4) as u32),
         _ => e.clear(),
     }
 }

@@ -121,6 +121,7 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<InPlace, Verif
         let (n, most) = (c.instructions, limits.tile_instructions);
         c.report.push(Where::Program, format!("executes {n} instructions, the limit is {most}"));
     }
+    c.report.last_rule();
     c.outputs();
     let Checker { report, in_place, template, infos, stored, home, stamp, entries, .. } = c;
     if program.templates.len().max(n) <= KEEP && words <= 64 * KEEP as u64 {

@@ -93,6 +93,8 @@ pub struct VerifyErrors {
     pub violations: Vec<Violation>,
     /// How many more there are.
     pub more: u64,
+    /// Every rule but the last is kept: only outputs are not proved fully written.
+    pub only_last_rule: bool,
 }
 
 impl std::error::Error for VerifyErrors {}
@@ -116,11 +118,12 @@ pub(super) struct Report {
     violations: Vec<Violation>,
     limit: usize,
     more: u64,
+    last_rule: bool,
 }
 
 impl Report {
     pub(super) fn new(limit: usize) -> Report {
-        Report { violations: Vec::new(), limit, more: 0 }
+        Report { violations: Vec::new(), limit, more: 0, last_rule: false }
     }
     #[cold]
     pub(super) fn push(&mut self, at: Where, message: impl Into<String>) {
@@ -130,11 +133,16 @@ impl Report {
             self.more += 1;
         }
     }
+    /// Says that only the last rule is left to be checked.
+    pub(super) fn last_rule(&mut self) {
+        self.last_rule = self.violations.is_empty() && self.more == 0;
+    }
     pub(super) fn finish(self) -> Result<(), VerifyErrors> {
         if self.violations.is_empty() && self.more == 0 {
             Ok(())
         } else {
-            Err(VerifyErrors { violations: self.violations, more: self.more })
+            let Report { violations, more, last_rule: only_last_rule, .. } = self;
+            Err(VerifyErrors { violations, more, only_last_rule })
         }
     }
 }

@@ -179,7 +179,8 @@ impl Checker<'_> {
                 left -= 1;
                 self.local.leave((parallel.len() + left) as u8);
             }
-            let times = points_to(depth);
+            // An empty walk runs what wraps the whole of it, and nothing deeper.
+            let times = if points == 0 && depth > 0 { 0 } else { points_to(depth) };
             let scope = Scope {
                 place,
                 extents: &extents[..parallel.len() + depth],
@@ -380,6 +381,9 @@ impl Checker<'_> {
             {
                 bad.push(format!("offset or stride {odd} is not a multiple of a panel row's {unit} bytes"));
             }
+        }
+        if !scope.runs {
+            return;
         }
         let parallel = self.template.parallel.len();
         let mut footprint = match Footprint::new(a.mem, a.dims, a.unit, scope.extents, parallel) {
