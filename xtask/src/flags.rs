@@ -22,6 +22,23 @@ xflags::xflags! {
             /// Only cases whose name contains this.
             optional --only text: String
         }
+        /// Run the fuzz bodies on seeds; print how many programs were decoded, accepted, run. Fails where a property does not hold.
+        cmd fuzz {
+            /// Programs (default 100000, or as many as fit the time).
+            optional --programs programs: u64
+            /// Stop after so many seconds.
+            optional --seconds seconds: u64
+            /// First seed.
+            optional --from from: u64
+            /// Threads that make and verify programs; each has a machine of two workers (default 2).
+            optional --jobs jobs: usize
+            /// Of so many programs one is run where it is accepted (default 8; 1: all).
+            optional --run-every run_every: u64
+            /// Print each seed before it is used: the last one printed crashed.
+            optional --trace
+            /// Write the corpus of the cargo-fuzz targets instead.
+            optional --corpus
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.

@@ -6,6 +6,7 @@ mod ci;
 mod codegen;
 mod demo_model;
 mod flags;
+mod fuzz;
 mod onnx_suite;
 mod snapshots;
 
@@ -23,6 +24,15 @@ fn main() -> anyhow::Result<()> {
     match Xtask::from_env_or_exit().subcommand {
         XtaskCmd::Codegen(f) => codegen::codegen(f.check)?,
         XtaskCmd::Snapshots(f) => snapshots::snapshots(f.check, f.accept, f.only.as_deref())?,
+        XtaskCmd::Fuzz(f) if f.corpus => fuzz::corpus()?,
+        XtaskCmd::Fuzz(f) => fuzz::fuzz(&fuzz::Options {
+            programs: f.programs,
+            seconds: f.seconds,
+            from: f.from.unwrap_or(0),
+            jobs: f.jobs.unwrap_or(2),
+            run_every: f.run_every.unwrap_or(8),
+            trace: f.trace,
+        })?,
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::OnnxSuite(a) => {

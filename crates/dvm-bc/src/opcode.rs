@@ -128,7 +128,7 @@ macro_rules! for_each_opcode {
         0x20 vcopy VCopy: Unary, Any, Move, "`src`.";
         0x21 vabs VAbs: Unary, Numeric, Arith, "`|src|`; the least signed integer is its own absolute value.";
         0x22 vneg VNeg: Unary, Numeric, Arith, "`-src`; integers wrap.";
-        0x23 vsign VSign: Unary, Numeric, Arith, "-1, 0 or 1; a zero keeps its sign, NaN gives NaN.";
+        0x23 vsign VSign: Unary, Numeric, Arith, "-1, 0 or 1; either zero gives +0, NaN gives NaN.";
         0x24 vsqrt VSqrt: Unary, Float, Divide, "Square root, correctly rounded.";
         0x25 vrsqrt VRsqrt: Unary, Float, Divide, "`1 / sqrt(src)`.";
         0x26 vreciprocal VReciprocal: Unary, Float, Divide, "`1 / src`, correctly rounded.";
@@ -203,8 +203,8 @@ macro_rules! for_each_opcode {
         0xa3 vprod VProd: Reduce, Numeric, Reduce, "Product in index order; integers wrap; 1 over nothing.";
         0xa4 vany VAny: Reduce, Logical, Reduce, "Whether any is true.";
         0xa5 vall VAll: Reduce, Logical, Reduce, "Whether all are true.";
-        0xa6 vargmax VArgMax: ArgReduce, Any, Scan, "Index of the largest; the first NaN counts as the largest.";
-        0xa7 vargmin VArgMin: ArgReduce, Any, Scan, "Index of the smallest; the first NaN counts as the smallest.";
+        0xa6 vargmax VArgMax: ArgReduce, Any, Scan, "Index of the largest; the first NaN counts as the largest; index 0 and the least value over nothing.";
+        0xa7 vargmin VArgMin: ArgReduce, Any, Scan, "Index of the smallest; the first NaN counts as the smallest; index 0 and the largest value over nothing.";
         0xa8 vcumsum VCumSum: CumSum, Numeric, Scan, "Running sum in index order.";
         // vector, sort: 0xb0..0xbf
         0xb0 vsort_kv VSortKv: SortKv, Any, Scan, "Stable sort of rows of keys, each with an i64.";

@@ -216,7 +216,8 @@ macro_rules! float_elem {
             fn neg(self) -> Self { -self }
             #[inline(always)]
             fn sign(self) -> Self {
-                if self > 0.0 { 1.0 } else if self < 0.0 { -1.0 } else { self }
+                // Either zero gives +0.
+                if self > 0.0 { 1.0 } else if self < 0.0 { -1.0 } else if self == 0.0 { 0.0 } else { self }
             }
             #[inline(always)]
             fn round(self) -> Self { self.round_ties_even() }

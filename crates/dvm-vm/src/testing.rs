@@ -25,11 +25,15 @@
 //! # }
 //! ```
 
+mod fuzz;
+
 use std::ffi::c_void;
 use std::io;
 
 use dvm_bc::{Program, Role};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+pub use fuzz::Vm;
 
 use crate::{ArgRef, Executable, LaunchError, Runtime, Stats};
 

@@ -329,7 +329,8 @@ impl Builder<'_, '_, '_> {
             }
             Form::SortKv => {
                 let key = self.have(dtype, rows, cols)?;
-                let value = self.have(DType::I64, rows, cols)?;
+                let value = self.make(DType::I64, rows, cols)?;
+                self.tiles.push(key);
                 let descending = self.dice.chance(1, 2);
                 self.emit(op, dtype, SortKv { key: key.local, value: value.local, rows, cols, descending });
                 return Some(key);

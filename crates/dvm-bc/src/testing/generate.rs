@@ -3,8 +3,8 @@
 use super::dice::Dice;
 use super::template::{Builder, SlotPlan};
 use crate::{
-    Arg, DType, Exchange, Kind, Layout, Limits, Opcode, Place, Program, Role, Space, SpaceSpec, Step, Target,
-    Template, Unit,
+    Arg, DType, Exchange, Kind, Layout, Limits, Opcode, Place, Program, Role, Size, Space, SpaceSpec, Step,
+    Target, Template, Unit,
 };
 
 /// A program, and what its arguments should hold so that it does not trap at once.
@@ -23,7 +23,8 @@ pub fn small_limits() -> Limits {
         arg_bytes: 1 << 16,
         local_bytes: 1 << 20,
         tiles: 4096,
-        tile_instructions: 1 << 16,
+        tile_instructions: 1 << 14,
+        elements: 1 << 20,
         ..Limits::default()
     }
 }
@@ -67,15 +68,15 @@ fn indices(dice: &mut Dice<'_>, arg: &Arg, bytes: usize, limit: u64) -> Vec<u8> 
 
 fn target(dice: &mut Dice<'_>) -> Target {
     let block = 8 << dice.below(4);
-    let bytes = |d: &mut Dice<'_>, kib: u64| u64::from(block) * 1024 / 8 * d.range(kib, 2 * kib);
+    let bytes = |d: &mut Dice<'_>, least: u64| u64::from(block) * d.range(least, 2 * least);
     Target {
         name: "random".into(),
         cores: dice.range(1, 4) as u32,
         spaces: vec![
-            SpaceSpec { space: Space::Ub, bytes: bytes(dice, 8) },
-            SpaceSpec { space: Space::PanelA, bytes: bytes(dice, 4) },
-            SpaceSpec { space: Space::PanelB, bytes: bytes(dice, 8) },
-            SpaceSpec { space: Space::Acc, bytes: bytes(dice, 4) },
+            SpaceSpec { space: Space::Ub, bytes: bytes(dice, 256) },
+            SpaceSpec { space: Space::PanelA, bytes: bytes(dice, 64) },
+            SpaceSpec { space: Space::PanelB, bytes: bytes(dice, 128) },
+            SpaceSpec { space: Space::Acc, bytes: bytes(dice, 64) },
         ],
         block,
         panel_nr: [1, 2, 4, 8].map(|size| (size, dice.pick(&[16, 16, 8, 4, 3, 1]))).to_vec(),
@@ -161,6 +162,32 @@ fn template(dice: &mut Dice<'_>, target: &Target, name: String) -> (Template, Ve
     b.finish(name)
 }
 
+/// A program of one instruction over `rows x cols`, with what it needs before it and stores of what it makes. `None` where the
+/// instruction makes nothing alone.
+#[must_use]
+pub fn single(
+    dice: &mut Dice<'_>,
+    op: Opcode,
+    dtype: DType,
+    (rows, cols): (Size, Size),
+    parallel: &[u32],
+) -> Option<Generated> {
+    let target = target(dice);
+    let mut b = Builder::new(dice, &target, parallel.to_vec());
+    b.section(Place::Body);
+    b.shape = (rows, cols);
+    b.op_over(op, dtype, rows, cols)?;
+    for t in b.tiles.clone() {
+        let _ = b.op_over(Opcode::Store, t.dtype, t.rows, t.cols);
+    }
+    b.end_section();
+    b.end_phase();
+    let (template, plans) = b.finish("t0".into());
+    let mut b = Bindings::default();
+    let unit = b.unit(dice, 0, &plans, 0);
+    Some(b.finish(target, vec![template], vec![Step { units: vec![unit] }]))
+}
+
 /// Bytes of an argument that an earlier step has stored, all of them.
 struct Stored {
     arg: u32,
@@ -170,6 +197,7 @@ struct Stored {
 }
 
 /// The arguments of a program as its units ask for them.
+#[derive(Default)]
 struct Bindings {
     args: Vec<Arg>,
     limits: Vec<Option<u64>>,
@@ -262,6 +290,12 @@ impl Bindings {
         }
         Unit { template, slots, weight: dice.range(1, 3) as u32 }
     }
+
+    fn finish(self, target: Target, templates: Vec<Template>, steps: Vec<Step>) -> Generated {
+        let Bindings { args, limits, aliases, .. } = self;
+        let program = Program { name: "random".into(), target, args, templates, steps, aliases };
+        Generated { program, limits }
+    }
 }
 
 /// A random program. Most pass the verifier.
@@ -275,13 +309,7 @@ pub fn program(dice: &mut Dice<'_>) -> Generated {
         templates.push(t);
         plans.push(p);
     }
-    let mut b = Bindings {
-        args: Vec::new(),
-        limits: Vec::new(),
-        aliases: Vec::new(),
-        stored: Vec::new(),
-        workspace: None,
-    };
+    let mut b = Bindings::default();
     let mut steps = Vec::new();
     for step in 0..1 + dice.below(6) as usize / 3 {
         let n = 1 + dice.below(5) / 4;
@@ -291,7 +319,5 @@ pub fn program(dice: &mut Dice<'_>) -> Generated {
         };
         steps.push(Step { units: (0..n).map(|_| unit(dice, &mut b)).collect() });
     }
-    let Bindings { args, limits, aliases, .. } = b;
-    let program = Program { name: "random".into(), target, args, templates, steps, aliases };
-    Generated { program, limits }
+    b.finish(target, templates, steps)
 }

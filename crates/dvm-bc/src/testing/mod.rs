@@ -11,6 +11,6 @@ mod shadow;
 mod template;
 
 pub use dice::Dice;
-pub use generate::{Generated, program, small_limits};
+pub use generate::{Generated, program, single, small_limits};
 pub use mutate::{mutate, mutate_bytes};
 pub use shadow::run_checked;

@@ -21,7 +21,8 @@ struct Touched {
 /// What runs keep between instructions.
 struct Shadow {
     local: LocalMemory,
-    defined: [Vec<bool>; Space::ALL.len()],
+    /// The tile that last wrote each byte of local memory.
+    defined: [Vec<u64>; Space::ALL.len()],
     touched: Vec<Vec<Touched>>,
     /// The argument whose memory an argument may share.
     home: Vec<usize>,
@@ -32,7 +33,7 @@ struct Shadow {
 
 struct Checked<'a> {
     flat: Flat<'a>,
-    defined: &'a mut [Vec<bool>; Space::ALL.len()],
+    defined: &'a mut [Vec<u64>; Space::ALL.len()],
     touched: &'a mut [Vec<Touched>],
     home: &'a [usize],
     private: &'a [bool],
@@ -81,7 +82,7 @@ impl Memory for Checked<'_> {
         self.flat.read(at, into)?;
         if let Region::Local(space) = at.region {
             let from = at.byte as usize;
-            if !self.defined[space as usize][from..from + into.len()].iter().all(|&d| d) {
+            if !self.defined[space as usize][from..from + into.len()].iter().all(|&d| d == self.tile) {
                 return Err(Fault::Denied(format!(
                     "reads {} at byte {from} before it is written",
                     space.name()
@@ -94,7 +95,7 @@ impl Memory for Checked<'_> {
         self.flat.write(at, bytes)?;
         if let Region::Local(space) = at.region {
             let from = at.byte as usize;
-            self.defined[space as usize][from..from + bytes.len()].fill(true);
+            self.defined[space as usize][from..from + bytes.len()].fill(self.tile);
         }
         self.race(at, bytes.len(), true)
     }
@@ -123,15 +124,13 @@ pub fn run_checked(program: &Program, args: &mut [Vec<u8>], math: &dyn Math) -> 
     }
     let private: Vec<bool> = program.args.iter().map(|a| a.role == Role::Ring).collect();
     let local = LocalMemory::new(&program.target, UNDEFINED);
-    let defined = Space::ALL.map(|s| vec![false; local.space(s).len()]);
+    let defined = Space::ALL.map(|s| vec![0; local.space(s).len()]);
     let touched = args.iter().map(|a| vec![Touched::default(); a.len()]).collect();
     let mut s = Shadow { local, defined, touched, home, tile: 0, first: 1 };
     let mut step = 0;
     visit(program, |at: Visit, slots, inst, point| {
         if at.starts {
             s.tile += 1;
-            s.local.fill(UNDEFINED);
-            s.defined.iter_mut().for_each(|d| d.fill(false));
             if at.step != step {
                 step = at.step;
                 s.first = s.tile;

@@ -38,6 +38,8 @@ pub struct Limits {
     pub tiles: u64,
     /// Instructions executed by one launch, all tiles together.
     pub tile_instructions: u64,
+    /// Elements that they work on, multiply-adds of products included: what bounds the time.
+    pub elements: u64,
     /// Violations that are listed; more are counted only.
     pub violations: usize,
 }
@@ -49,6 +51,7 @@ impl Default for Limits {
             local_bytes: 1 << 28,
             tiles: 1 << 24,
             tile_instructions: 1 << 40,
+            elements: 1 << 56,
             violations: 1000,
         }
     }

@@ -42,6 +42,7 @@ struct Checker<'a> {
     /// Per argument: the argument whose memory it shares.
     home: Vec<u32>,
     instructions: u64,
+    elements: u64,
     /// Comparisons left.
     work: u64,
     entries: Vec<Entry>,
@@ -104,6 +105,7 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<InPlace, Verif
         stored,
         home,
         instructions: 0,
+        elements: 0,
         work: WORK.0 + WORK.1 * words,
         entries,
         stamp,
@@ -120,6 +122,10 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<InPlace, Verif
     if c.instructions > limits.tile_instructions {
         let (n, most) = (c.instructions, limits.tile_instructions);
         c.report.push(Where::Program, format!("executes {n} instructions, the limit is {most}"));
+    }
+    if c.elements > limits.elements {
+        let (n, most) = (c.elements, limits.elements);
+        c.report.push(Where::Program, format!("works on {n} elements, the limit is {most}"));
     }
     c.report.last_rule();
     c.outputs();
@@ -235,8 +241,9 @@ impl Checker<'_> {
                 continue;
             };
             tiles = tiles.saturating_add(info.tiles);
-            let work = info.tiles.saturating_mul(info.instructions);
-            self.instructions = self.instructions.saturating_add(work);
+            let work = [info.instructions.max(1), info.elements].map(|n| info.tiles.saturating_mul(n));
+            self.instructions = self.instructions.saturating_add(work[0]);
+            self.elements = self.elements.saturating_add(work[1]);
             sound &= self.unit(at, index, unit);
         }
         if tiles > self.limits.tiles {

@@ -46,6 +46,8 @@ pub(super) struct TemplateInfo {
     pub(super) tiles: u64,
     /// Instructions executed a tile.
     pub(super) instructions: u64,
+    /// Elements they work on, a tile.
+    pub(super) elements: u64,
     /// Some load and some store of one slot touch common bytes.
     pub(super) in_place: bool,
 }
@@ -151,6 +153,7 @@ impl Checker<'_> {
             |depth: usize| phase.seq[..depth].iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
         let points = points_to(phase.seq.len());
         let mut last = None;
+        let mut idle = true;
         let mut left = phase.seq.len();
         for section in &phase.sections {
             let place = section.place;
@@ -215,8 +218,13 @@ impl Checker<'_> {
                 self.number += 1;
             }
             self.sync.section(self.report);
+            idle &= place != Place::Body || n == 0;
             self.info.instructions =
                 self.info.instructions.saturating_add(times.saturating_mul(u64::from(n)));
+        }
+        // A walk takes time even where it does nothing.
+        if idle {
+            self.info.instructions = self.info.instructions.saturating_add(points);
         }
         // What a ragged walk left behind.
         self.local.leave(parallel.len() as u8);
@@ -241,6 +249,8 @@ impl Checker<'_> {
             sticky: None,
             checker: self,
         };
+        let total = &mut visit.checker.info.elements;
+        *total = total.saturating_add(elements(inst).saturating_mul(scope.times));
         uses(inst, visit.checker.target, &mut visit);
         overlaps(inst, &visit.reads, &visit.writes, visit.bad);
         if !problems.is_empty() {
@@ -575,6 +585,11 @@ trait Sound {
     fn sound(&self, _extents: usize, _bits: u64) -> bool {
         true
     }
+    /// The factor by which it multiplies the elements an instruction works on.
+    #[inline]
+    fn times(&self) -> u64 {
+        1
+    }
 }
 
 impl Sound for Size {
@@ -584,6 +599,10 @@ impl Sound for Size {
             None => self.tail == self.body,
             Some(e) => self.tail <= self.body && usize::from(e) < extents,
         }
+    }
+    #[inline]
+    fn times(&self) -> u64 {
+        self.body.into()
     }
 }
 
@@ -610,6 +629,10 @@ impl Sound for Loops {
     #[inline]
     fn sound(&self, extents: usize, bits: u64) -> bool {
         self.iter().all(|l| l.count.sound(extents, bits))
+    }
+    #[inline]
+    fn times(&self) -> u64 {
+        self.iter().fold(1, |n, l| n.saturating_mul(l.count.times()))
     }
 }
 
@@ -639,6 +662,18 @@ macro_rules! define_sound {
             };
             match &inst.operands { $(
                 Operands::$form(_o) => true $(&& _o.$field.sound(extents, bits))*,
+            )* }
+        }
+
+        /// Elements that one execution works on, at most: the product of its counts.
+        #[inline]
+        fn elements(inst: &Inst) -> u64 {
+            let wide = match &inst.operands {
+                Operands::ClearPad(o) => o.pitch,
+                _ => 1,
+            };
+            match &inst.operands { $(
+                Operands::$form(_o) => wide $(.saturating_mul(_o.$field.times()))*,
             )* }
         }
     };

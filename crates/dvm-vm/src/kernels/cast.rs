@@ -16,6 +16,27 @@ impl<T: CastTo<U>, U> Op1<T> for To<U> {
     }
 }
 
+/// A 64-bit integer to f64, toward zero with the last bit set when inexact: rounding that to a half is rounding once.
+struct Odd;
+macro_rules! odd {
+    ($($t:ty),*) => { $(
+        impl Op1<$t> for Odd {
+            type Out = f64;
+            #[inline(always)]
+            fn f(a: $t) -> f64 {
+                let near = a as f64;
+                let back = near as i128;
+                if back == i128::from(a) {
+                    return near;
+                }
+                let above = back.unsigned_abs() > i128::from(a).unsigned_abs();
+                f64::from_bits((near.to_bits() - u64::from(above)) | 1)
+            }
+        }
+    )* };
+}
+odd!(i64, u64);
+
 /// Rare pairs: the frequent ones have kernels of their own.
 fn to<T: Copy + CastTo<U>, U: Copy>() -> SpanFn {
     span1::narrow::<T, To<U>>()
@@ -48,6 +69,11 @@ pub(crate) fn choose(from: DType, into: DType, isa: Isa) -> Option<(Kernel, Halv
     let native = |d: DType| if is_half(d) { DType::F32 } else { d };
     if is_half(into) && !exact {
         halves.dst = Some(narrow64(into));
+        match from {
+            DType::I64 => return Some((Kernel::Span(span1::narrow::<i64, Odd>()), halves)),
+            DType::U64 => return Some((Kernel::Span(span1::narrow::<u64, Odd>()), halves)),
+            _ => {}
+        }
         return kernel(from, DType::F64, isa).map(|k| (k, halves));
     }
     halves.src[0] = is_half(from).then(|| widen(from, isa));

@@ -35,9 +35,14 @@ impl ArgReduction {
     pub(crate) unsafe fn run(&self, index: *mut i64, value: *mut u8, src: *const u8) {
         // SAFETY: by the caller; halves order as their f32 values do.
         unsafe {
-            with_elem!(self.dtype, T => self.typed::<T, T>(index, value.cast(), src.cast(), |v| v), half => {
+            with_elem!(self.dtype, T => {
+                let none = if self.largest { T::LOWEST } else { T::HIGHEST };
+                self.typed::<T, T>(index, value.cast(), src.cast(), none, |v| v);
+            }, half => {
                 let dtype = self.dtype;
-                self.typed::<u16, f32>(index, value.cast(), src.cast(), |v| half(dtype, v));
+                let infinity = if dtype == DType::F16 { 0x7c00 } else { 0x7f80 };
+                let none = if self.largest { infinity | 0x8000 } else { infinity };
+                self.typed::<u16, f32>(index, value.cast(), src.cast(), none, |v| half(dtype, v));
             });
         }
     }
@@ -47,6 +52,7 @@ impl ArgReduction {
         index: *mut i64,
         value: *mut S,
         src: *const S,
+        none: S,
         key: impl Fn(S) -> T,
     ) {
         for o in 0..self.outer {
@@ -69,13 +75,10 @@ impl ArgReduction {
                         }
                         from += 1;
                     }
-                    // Nothing to choose from: index 0, and the value is whatever is there.
-                    if let Some((k, v)) = best {
-                        index.add(at).write(k);
-                        value.add(at).write(v);
-                    } else {
-                        index.add(at).write(0);
-                    }
+                    // Nothing to choose from: index 0, and the identity.
+                    let (k, v) = best.unwrap_or((0, none));
+                    index.add(at).write(k);
+                    value.add(at).write(v);
                 }
             }
         }

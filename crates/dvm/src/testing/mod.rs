@@ -1,8 +1,6 @@
 //! Programs that several checks share: snapshots under review, the hazard checker's and the executors' tests.
 
 mod cases;
-#[cfg(unix)]
-pub mod fuzz;
 mod snapshot;
 
 pub use cases::CASES;

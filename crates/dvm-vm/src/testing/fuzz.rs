@@ -1,13 +1,14 @@
-//! The virtual machine as the fuzzers test it: on two threads, every tile shared, every argument against a page that faults.
+//! The machine as the fuzzers test it: on two threads, every tile shared, every argument against a page that faults.
 
 use std::sync::Arc;
 
 use dvm_bc::reference::Math;
 use dvm_bc::testing::fuzz::{Machine, Ran, TrapAt};
 use dvm_bc::{Program, Role, Verified};
-use dvm_vm::scalar::VmMath;
-use dvm_vm::testing::{Edge, GuardedArgs};
-use dvm_vm::{BuildError, BuildOptions, Executable, Isa, LaunchError, Pool, Runtime, Stats};
+
+use super::{Edge, GuardedArgs};
+use crate::scalar::VmMath;
+use crate::{BuildError, BuildOptions, Executable, Isa, LaunchError, Pool, Runtime, Stats};
 
 /// A machine of two workers.
 pub struct Vm {
@@ -74,10 +75,9 @@ impl Machine for Vm {
 
     /// Twice: bound to arguments, strip by strip and in place; and plainly, with the portable kernels.
     fn run(&self, program: &Verified<Program>, args: &[Vec<u8>]) -> Result<Vec<Ran>, String> {
-        let mut fast = BuildOptions::default();
-        fast.poison = Some(0x00);
-        let mut plain = BuildOptions::default();
-        (plain.elide, plain.strips, plain.isa, plain.poison) = (false, false, Isa::Portable, Some(0xff));
+        let fast = BuildOptions { poison: Some(0x00), ..BuildOptions::default() };
+        let plain =
+            BuildOptions { elide: false, strips: false, isa: Isa::Portable, poison: Some(0xff), ..fast };
         let ways = [(&fast, (Edge::End, !program.aliases.is_empty())), (&plain, (Edge::Start, false))];
         let mut out = Vec::new();
         for (options, how) in ways {
