@@ -26,10 +26,18 @@ pub(crate) fn snapshots(check: bool, accept: bool, only: Option<&str>) -> Result
     let wanted = |name: &str| only.is_none_or(|o| name.contains(o));
     let mut new = BTreeMap::new();
     let mut broken = Vec::new();
+    let (mut syncs, mut redundant) = (0, 0);
     for case in CASES.iter().filter(|c| wanted(c.name)) {
         for machine in case.machines {
             match case.snapshot(machine) {
-                Ok(text) => drop(new.insert(format!("{machine}/{}.txt", case.name), text)),
+                Ok(s) => {
+                    syncs += s.hazards.proved.syncs();
+                    redundant += s.hazards.redundant.len();
+                    if !s.hazards.is_sound() {
+                        broken.push(format!("{} on {machine}: {}", case.name, s.hazards));
+                    }
+                    new.insert(format!("{machine}/{}.txt", case.name), s.text);
+                }
                 Err(e) => broken.push(e.to_string()),
             }
         }
@@ -71,7 +79,7 @@ pub(crate) fn snapshots(check: bool, accept: bool, only: Option<&str>) -> Result
         eprintln!("{e}");
     }
     if !broken.is_empty() {
-        bail!("{} snapshot(s) cannot be made", broken.len());
+        bail!("{} snapshot(s) cannot be made, or have hazards", broken.len());
     }
     if changed > 0 && !accept {
         bail!(
@@ -80,7 +88,9 @@ pub(crate) fn snapshots(check: bool, accept: bool, only: Option<&str>) -> Result
         );
     }
     new.remove(GUIDE);
-    eprintln!("{} snapshots of {} cases", new.len(), CASES.iter().filter(|c| wanted(c.name)).count());
+    let cases = CASES.iter().filter(|c| wanted(c.name)).count();
+    let count = new.len();
+    eprintln!("{count} snapshots of {cases} cases; {syncs} pieces of synchronisation, {redundant} redundant");
     Ok(())
 }
 

@@ -312,3 +312,33 @@ fn noise_is_refused() {
         }
     }
 }
+
+#[test]
+fn mutants_of_the_text_do_no_harm() {
+    let text = bundle().to_text();
+    let mut rng = Rng(5);
+    let mut read = 0;
+    for _ in 0..2000 {
+        let mut bytes = text.clone().into_bytes();
+        for _ in 0..=rng.below(3) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            match rng.below(4) {
+                0 => bytes[at] = rng.pick(b" \n;0123456789$%#@|{}[]().:,+-*\"\\lgsx\xc3"),
+                1 => drop(bytes.remove(at)),
+                2 => bytes.insert(at, bytes[at]),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        let Ok(mutant) = String::from_utf8(bytes) else { continue };
+        match Bundle::from_text(&mutant) {
+            Ok(b) => {
+                read += 1;
+                let text = b.to_text();
+                let again = Bundle::from_text(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                assert_eq!(again, b, "{mutant}");
+            }
+            Err(e) => assert!(!e.render("mutant", &mutant).is_empty()),
+        }
+    }
+    assert!(read > 100, "{read} mutants are bundles");
+}

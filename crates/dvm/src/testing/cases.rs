@@ -48,11 +48,12 @@ pub const CASES: &[Case] = &[
   %k = eq %m, %n
   %z = select %k, %l, %x
 }"),
-    case("one_hot", USUAL, "b=100 c=32", "b=9 c=5", "(%i: i64[b]) -> (%z) {
+    case("one_hot", USUAL, "b=100 c=32", "b=9 c=5", "(%i: i64[b], %v: f32[c]) -> (%z) {
   %c = range {start = 0, step = 1, len = c, dtype = i64}
   %r = reshape %i {shape = [b, 1]}
   %e = eq %r, %c
-  %z = cast %e {to = f32}
+  %h = cast %e {to = f32}
+  %z = mul %h, %v
 }"),
     // Operands that are repeated.
     case("broadcast_row", USUAL, "b=1000 h=768", "b=7 h=70", "(%x: f32[b, h], %y: f32[h]) -> (%z) {
@@ -109,7 +110,7 @@ pub const CASES: &[Case] = &[
   %z = layer_norm %h, %g, %c {axis = 2, eps = 1e-12}
 }"),
     // Moving data.
-    case("gather_elements", USUAL, "b=20 s=30 t=40", "b=3 s=5 t=6", "(%x: f32[t, s], %i: i64[b, s]) -> (%z) {
+    case("gather_elements", USUAL, "b=20 s=30 t=40", "b=3 s=5 t=17", "(%x: f32[t, s], %i: i64[b, s]) -> (%z) {
   %z = gather_elements %x, %i {axis = 0}
 }"),
     case("transpose", USUAL, "m=300 n=500", "m=9 n=40", "(%x: f32[m, n]) -> (%z) {

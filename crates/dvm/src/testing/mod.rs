@@ -7,6 +7,7 @@ pub use cases::CASES;
 
 use dvm_ir::{Bindings, DimValues, Graph, Plan};
 use dvm_npu::MachineSpec;
+use dvm_npu::hazard::HazardReport;
 use dvm_tile::{Compiled, Scratch, compile_plan};
 
 /// A graph, and dims to compile it for.
@@ -36,6 +37,15 @@ pub struct CompiledCase {
     pub values: DimValues,
     /// Symbols and their values.
     pub bindings: Bindings,
+}
+
+/// Every stage of a case on one machine.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// For review.
+    pub text: String,
+    /// What the hazard checker says; empty for machines whose pipes run in order.
+    pub hazards: HazardReport,
 }
 
 /// A case that does not compile: a defect of the case or of the compiler.
@@ -90,7 +100,7 @@ impl Case {
     ///
     /// # Errors
     /// The case does not compile, or its program does not verify.
-    pub fn snapshot(&self, machine: &str) -> Result<String, CaseError> {
+    pub fn snapshot(&self, machine: &str) -> Result<Snapshot, CaseError> {
         let error = |what: String| CaseError { case: self.name, what };
         let spec = MachineSpec::named(machine).map_err(|e| error(e.to_string()))?;
         snapshot::render(self, &spec, &self.compile(&spec)?).map_err(error)

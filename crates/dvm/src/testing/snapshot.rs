@@ -7,9 +7,9 @@ use dvm_bc::{Limits, Pipe, Space, Template, disasm_with};
 use dvm_npu::MachineSpec;
 use dvm_tile::{FoldRole, Tiling};
 
-use super::{Case, CompiledCase};
+use super::{Case, CompiledCase, Snapshot};
 
-pub(super) fn render(case: &Case, spec: &MachineSpec, c: &CompiledCase) -> Result<String, String> {
+pub(super) fn render(case: &Case, spec: &MachineSpec, c: &CompiledCase) -> Result<Snapshot, String> {
     let mut out = format!("; {} on {}, {}\n", case.name, spec.target.name, case.dims);
     out.push_str(
         "; Written by `cargo xtask snapshots --accept`; docs/reviewing-bytecode.md says how to read it.\n",
@@ -37,13 +37,13 @@ pub(super) fn render(case: &Case, spec: &MachineSpec, c: &CompiledCase) -> Resul
     stage(&mut out, "synchronisation");
     if !program.target.async_pipes {
         out.push_str("none: the pipes of this machine run in order\n");
-        return Ok(out);
+        return Ok(Snapshot { text: out, hazards: report.hazards });
     }
     for t in &program.templates {
         let _ = writeln!(out, "{}: {}", t.name, flags(t));
     }
     let _ = writeln!(out, "{}", report.hazards);
-    Ok(out)
+    Ok(Snapshot { text: out, hazards: report.hazards })
 }
 
 fn stage(out: &mut String, name: &str) {
