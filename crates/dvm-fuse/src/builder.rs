@@ -86,7 +86,7 @@ impl Builder {
                 Op::Fill { value, dtype, .. } => Some(Scalar::from_bits(value.to_bits(*dtype), *dtype)),
                 _ => None,
             },
-            ValueDef::Input(_) => None,
+            ValueDef::Input(_) | ValueDef::Control(..) => None,
         }
     }
 

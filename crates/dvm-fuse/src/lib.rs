@@ -7,6 +7,7 @@
 //! - `lower` (with `decompose`, `simplify`): composites to primitives, constants, identities, equal ops once, dead code;
 //! - `regions`: which nodes share a kernel (greedy growth, acyclic by reachability);
 //! - `space`: the iteration space of a region; `emit`: its kernel; `finish`: axis order and merging;
+//! - `split`: a graph with controls as ordinary graphs between them;
 //! - `schedule`: buffers, kernels shared by equal calls, levels, reasons of the boundaries.
 
 #![doc = include_str!("../README.md")]
@@ -28,8 +29,10 @@ mod reshape;
 mod schedule;
 mod simplify;
 mod space;
+mod split;
 
 pub use dot::{call_graph, to_dot};
+pub use split::{Part, Split, Step, split};
 
 use dvm_ir::{Graph, NodeId, Plan};
 
@@ -79,6 +82,20 @@ pub enum FuseError {
         /// What is wrong.
         reason: String,
     },
+    /// A graph with controls: it is planned in the parts that [`split`] gives.
+    #[error("{control}: a plan is made for what is between two controls")]
+    Control {
+        /// The first control.
+        control: String,
+    },
+    /// Too many parts.
+    #[error("{controls} controls split {dims} dims into more parts than are planned")]
+    Parts {
+        /// Number of controls.
+        controls: usize,
+        /// Dims of the graph.
+        dims: usize,
+    },
     /// Nodes that were to share a kernel do not.
     #[error("kernel of nodes {nodes:?}: {reason}")]
     Region {
@@ -97,6 +114,9 @@ const MAX_OPS: usize = 128;
 /// # Errors
 /// When an op makes no kernel, e.g. because it has more axes than a kernel can have.
 pub fn plan(graph: &Graph, opts: &FuseOptions) -> Result<Plan, FuseError> {
+    if let Some(c) = graph.controls.first() {
+        return Err(FuseError::Control { control: c.to_string() });
+    }
     // Emission recurses along the ops of a kernel.
     let ops = opts.limits.ops.min(MAX_OPS);
     let opts = &FuseOptions { limits: FuseLimits { ops, ..opts.limits.clone() }, ..opts.clone() };

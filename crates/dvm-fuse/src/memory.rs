@@ -45,7 +45,7 @@ impl State {
     /// Whether a value is or will be in memory for nodes outside its region.
     pub(crate) fn in_memory(&self, p: &Prim, v: ValueId) -> bool {
         match p.g.value(v).def {
-            ValueDef::Input(_) | ValueDef::Const(_) => true,
+            ValueDef::Input(_) | ValueDef::Const(_) | ValueDef::Control(..) => true,
             ValueDef::Node(n) => self.class[n.index()] == Class::Concat || self.region[n.index()].is_some(),
         }
     }

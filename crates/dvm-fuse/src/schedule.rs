@@ -103,7 +103,7 @@ impl Scheduler<'_> {
                 self.plan.constants.push(self.p.g.constants[c.index()].clone());
                 (BufferKind::Const(self.plan.constants.len() as u32 - 1), value.name.clone())
             }
-            ValueDef::Node(_) => match position(&self.p.g) {
+            ValueDef::Node(_) | ValueDef::Control(..) => match position(&self.p.g) {
                 Some(o) => (BufferKind::Output(o as u32), Some(self.p.g.outputs[o].name.clone())),
                 None => (BufferKind::Temp, value.name.clone()),
             },

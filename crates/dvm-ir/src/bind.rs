@@ -4,7 +4,11 @@
 //! equal once all symbols are known (and is solved where it is linear in one symbol that nothing else binds). Then the
 //! facts a graph left open are checked. Every refusal names the input, the axis, the declared dim and both values.
 
-use crate::{Bindings, Check, DType, Dim, DimError, DimTable, DimValues, Graph, Plan, Tensor};
+use crate::dim::Symbol;
+use crate::{
+    Bindings, Check, Control, ControlKind, DType, Dim, DimError, DimTable, DimValues, Graph, Plan, Tensor,
+    TensorType,
+};
 
 /// An input as declared.
 #[derive(Clone, Copy, Debug)]
@@ -156,6 +160,20 @@ pub enum BindError {
         /// The two values, as text.
         values: String,
     },
+    /// What a control made is not what the graph declares.
+    #[error("{what}: result {result} is {given}, declared {declared}{values}")]
+    Result {
+        /// The control.
+        what: String,
+        /// Position of the result.
+        result: usize,
+        /// Type it has.
+        given: String,
+        /// Declared type.
+        declared: String,
+        /// ` = [2, 3]`, where the declared extents have values.
+        values: String,
+    },
     /// A fact the graph relies on has no value.
     #[error("{what}: {reason}")]
     CheckUndefined {
@@ -222,6 +240,18 @@ pub fn bind<'a>(
     values: &mut DimValues,
 ) -> Result<(), BindError> {
     bindings.clear();
+    unify(dims, inputs.clone(), bindings, values)?;
+    checks.iter().try_for_each(|c| check(dims, c, values))?;
+    inputs.clone().try_for_each(|(d, g)| ranges(dims, &d, &g))
+}
+
+/// Binds the symbols of `inputs` beside those bound already, and evaluates every dim.
+fn unify<'a>(
+    dims: &DimTable,
+    inputs: impl Iterator<Item = (Declared<'a>, Given<'a>)> + Clone,
+    bindings: &mut Bindings,
+    values: &mut DimValues,
+) -> Result<(), BindError> {
     for (d, g) in inputs.clone() {
         if d.dtype != g.dtype {
             return Err(BindError::DType { input: d.name.into(), declared: d.dtype, given: g.dtype });
@@ -259,21 +289,22 @@ pub fn bind<'a>(
             }
         }
     }
-    checks.iter().try_for_each(|c| check(dims, c, values))?;
-    // Ranges last: a check that narrowed one has already said who asks.
-    for (d, g) in inputs {
-        for p in pairs(&d, &g)?.filter(|p| dims.as_symbol(p.dim).is_some()) {
-            let (lo, hi) = dims.range(p.dim);
-            if !(lo..=hi).contains(&p.given.into()) {
-                let range = match (i64::try_from(lo), i64::try_from(hi)) {
-                    (Ok(_), Ok(_)) => format!("in {lo}..={hi}"),
-                    (Ok(_), Err(_)) => format!("at least {lo}"),
-                    _ => format!("at most {hi}"),
-                };
-                let dim = dims.display(p.dim).to_string();
-                let (input, axis, given) = (d.name.into(), p.place, p.given);
-                return Err(BindError::Range { input, axis, dim, range, given });
-            }
+    Ok(())
+}
+
+/// Tests the ranges of symbols, after the checks: one that narrowed a range has then said who asks.
+fn ranges(dims: &DimTable, d: &Declared<'_>, g: &Given<'_>) -> Result<(), BindError> {
+    for p in pairs(d, g)?.filter(|p| dims.as_symbol(p.dim).is_some()) {
+        let (lo, hi) = dims.range(p.dim);
+        if !(lo..=hi).contains(&p.given.into()) {
+            let range = match (i64::try_from(lo), i64::try_from(hi)) {
+                (Ok(_), Ok(_)) => format!("in {lo}..={hi}"),
+                (Ok(_), Err(_)) => format!("at least {lo}"),
+                _ => format!("at most {hi}"),
+            };
+            let dim = dims.display(p.dim).to_string();
+            let (input, axis, given) = (d.name.into(), p.place, p.given);
+            return Err(BindError::Range { input, axis, dim, range, given });
         }
     }
     Ok(())
@@ -378,4 +409,140 @@ fn check(dims: &DimTable, c: &Check, values: &DimValues) -> Result<(), BindError
     let values: Vec<String> = [side(a), side(b)].into_iter().flatten().collect();
     let fact = format!("`{}`", dims.display_cond(c.cond));
     Err(BindError::Check { what: c.what.clone(), fact, values: values.join(" and ") })
+}
+
+/// The dims of one execution of a graph with controls: bound from its inputs, then by one control after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    /// Symbols bound so far.
+    pub bindings: Bindings,
+    /// Dims that have a value so far.
+    pub values: DimValues,
+    /// Checks that could not be made yet.
+    pending: Vec<u32>,
+}
+
+impl Frame {
+    /// Binds what the graph around it knows (`seeds`) and what the inputs tell. Earlier content is overwritten, its memory
+    /// reused. Checks that need what a control binds wait.
+    ///
+    /// # Errors
+    /// As [`bind`].
+    pub fn open<'a>(
+        &mut self,
+        graph: &Graph,
+        seeds: impl IntoIterator<Item = (Symbol, i64)>,
+        inputs: impl Iterator<Item = (Declared<'a>, Given<'a>)> + Clone,
+    ) -> Result<(), BindError> {
+        self.bindings.clear();
+        for (s, v) in seeds {
+            // Two symbols of one table: never bound before.
+            let _ = self.bindings.bind(s, v);
+        }
+        unify(&graph.dims, inputs.clone(), &mut self.bindings, &mut self.values)?;
+        self.pending.clear();
+        self.pending.extend(0..graph.checks.len() as u32);
+        self.checks(graph)?;
+        inputs.clone().try_for_each(|(d, g)| ranges(&graph.dims, &d, &g))?;
+        if graph.controls.is_empty() { self.close(graph) } else { Ok(()) }
+    }
+    /// Takes the results of a control (for a read: the tensor) and binds what they tell.
+    ///
+    /// # Errors
+    /// A result that is not what the graph declares; a check that fails.
+    pub fn define(&mut self, graph: &Graph, c: &Control, results: &[&Tensor]) -> Result<(), BindError> {
+        let dims = &graph.dims;
+        let mut fresh = vec![];
+        if let ControlKind::Read { elements } = &c.kind {
+            let of = results.first().filter(|t| t.len() == elements.len());
+            for (i, &d) in of.iter().flat_map(|_| elements.iter().enumerate()) {
+                fresh.push((d, results[0].get(i).as_i64()));
+            }
+        } else {
+            for (&v, t) in c.outputs.iter().zip(results) {
+                fresh.extend(graph.shape(v).iter().zip(t.shape()).map(|(&d, &n)| (d, n as i64)));
+            }
+        }
+        for &(d, n) in &fresh {
+            if let Some(s) = dims.as_symbol(d).filter(|&s| self.bindings.get(s).is_none()) {
+                // Not bound before.
+                let _ = self.bindings.bind(s, n);
+            }
+        }
+        dims.eval_all(&self.bindings, &mut self.values);
+        let wrong = |result: usize, declared: String, given: String, values: String| {
+            let what = c.to_string();
+            Err(BindError::Result { what, result, given, declared, values })
+        };
+        if let ControlKind::Read { elements } = &c.kind {
+            for (i, &(d, n)) in fresh.iter().enumerate() {
+                if self.values.get(d) != Some(n) {
+                    return wrong(i, dims.display(d).to_string(), n.to_string(), String::new());
+                }
+            }
+            if fresh.len() != elements.len() {
+                let given = results.first().map_or(0, |t| t.len());
+                return wrong(0, format!("{} elements", elements.len()), given.to_string(), String::new());
+            }
+        }
+        for (i, (&v, t)) in c.outputs.iter().zip(results).enumerate() {
+            let ty = &graph.value(v).ty;
+            let is = |(&d, &n): (&Dim, &usize)| self.values.get(d) == i64::try_from(n).ok();
+            let fits = ty.dtype == t.dtype()
+                && ty.shape.len() == t.shape().len()
+                && ty.shape.iter().zip(t.shape()).all(is);
+            if !fits {
+                let values: Option<Vec<i64>> = ty.shape.iter().map(|&d| self.values.get(d)).collect();
+                let values = values.map_or(String::new(), |v| format!(" = {v:?}"));
+                let given = format!("{}{:?}", t.dtype(), t.shape());
+                return wrong(i, dims.display_type(ty).to_string(), given, values);
+            }
+        }
+        self.checks(graph)?;
+        for &(d, n) in &fresh {
+            let (lo, hi) = dims.range(d);
+            if !(lo..=hi).contains(&n.into()) {
+                let declared = format!("`{}` in {lo}..={hi}", dims.display(d));
+                return wrong(0, declared, n.to_string(), String::new());
+            }
+        }
+        Ok(())
+    }
+    /// The shape of a slice of which none was made: what is known of the stacked tensor's type, 0 where nothing is.
+    #[must_use]
+    pub fn row(&self, stacked: &TensorType) -> Vec<usize> {
+        let extent = |&d: &Dim| self.values.extent(d).map_or(0, |n| usize::try_from(n).unwrap_or(0));
+        stacked.shape.iter().skip(1).map(extent).collect()
+    }
+    /// After the last control: no check may be left.
+    ///
+    /// # Errors
+    /// A check whose dims have no value.
+    pub fn close(&mut self, graph: &Graph) -> Result<(), BindError> {
+        let left = self.pending.first().and_then(|&i| graph.checks.get(i as usize));
+        left.map_or(Ok(()), |c| check(&graph.dims, c, &self.values))
+    }
+    /// Makes the checks whose dims have values.
+    fn checks(&mut self, graph: &Graph) -> Result<(), BindError> {
+        let values = &self.values;
+        let mut failed = Ok(());
+        self.pending.retain(|&i| {
+            let c = &graph.checks[i as usize];
+            if failed.is_err() || c.cond.dims().iter().any(|&d| values.get(d).is_none()) {
+                return true;
+            }
+            failed = check(&graph.dims, c, values);
+            false
+        });
+        failed
+    }
+}
+
+/// Values of a body's symbols that the graph around it knows.
+pub fn inherited<'a>(
+    outer: &'a DimTable,
+    bindings: &'a Bindings,
+    body: &'a DimTable,
+) -> impl Iterator<Item = (Symbol, i64)> + 'a {
+    body.symbols().filter_map(|(s, name)| Some((s, bindings.get(outer.find_symbol(name)?)?)))
 }

@@ -1,6 +1,6 @@
 //! Graphs of ops over values with symbolic shapes.
 
-use crate::{Check, DType, Dim, DimTable, Op, Tensor, entity};
+use crate::{Check, Control, ControlId, DType, Dim, DimTable, Op, Tensor, entity};
 
 entity!(
     /// A value: an input, a constant or a node's output.
@@ -33,6 +33,8 @@ pub enum ValueDef {
     Const(ConstId),
     /// The output of a node.
     Node(NodeId),
+    /// Result number i of a control.
+    Control(ControlId, u32),
 }
 
 /// A value of a graph.
@@ -91,6 +93,8 @@ pub struct Graph {
     pub values: Vec<Value>,
     /// Nodes in topological order.
     pub nodes: Vec<Node>,
+    /// Controls between the nodes, in order.
+    pub controls: Vec<Control>,
     /// Constants.
     pub constants: Vec<Tensor>,
     /// Inputs.
@@ -138,7 +142,7 @@ impl Graph {
             _ => None,
         }
     }
-    fn add_value(&mut self, name: Option<String>, ty: TensorType, def: ValueDef) -> ValueId {
+    pub(crate) fn add_value(&mut self, name: Option<String>, ty: TensorType, def: ValueDef) -> ValueId {
         self.values.push(Value { name, ty, def });
         ValueId::new(self.values.len() - 1)
     }

@@ -4,6 +4,7 @@
 pub mod bind;
 mod build;
 mod check;
+mod control;
 pub mod dim;
 mod display;
 mod docs;
@@ -24,6 +25,9 @@ mod verify;
 mod wire;
 
 pub use check::{Check, CheckCond};
+pub use control::{
+    Control, ControlId, ControlKind, Item, LoopParts, MAX_BODY_DEPTH, MAX_READ_ELEMENTS, nonzero, result_type,
+};
 pub use dim::{Answer, Bindings, Dim, DimError, DimTable, DimValues, Symbol};
 pub use docs::ops_markdown;
 pub use dtype::{DType, Scalar};

@@ -2,6 +2,7 @@
 //!
 //! Kernels are deduplicated: six equal layers share kernels and differ in the buffers of their calls.
 
+use crate::kernel::{Access, KOp};
 use crate::{Check, DType, Dim, DimTable, Input, Kernel, NodeId, Shape, Tensor, entity};
 
 entity!(
@@ -119,4 +120,56 @@ pub struct Plan {
     pub checks: Vec<Check>,
     /// Why kernels end where they do.
     pub boundaries: Vec<Boundary>,
+}
+
+impl Plan {
+    /// Every dim that the plan needs the value of.
+    #[must_use]
+    pub fn mentioned_dims(&self) -> Vec<Dim> {
+        let mut used: Vec<Dim> = self.buffers.iter().map(|b| b.len).collect();
+        used.extend(self.inputs.iter().flat_map(|i| i.shape.iter().chain(i.input.elements.iter().flatten())));
+        used.extend(self.outputs.iter().flat_map(|o| &o.shape));
+        used.extend(self.checks.iter().flat_map(|c| c.cond.dims()));
+        self.kernels.iter().for_each(|k| k.mentioned_dims(&mut used));
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+}
+
+impl Kernel {
+    fn mentioned_dims(&self, used: &mut Vec<Dim>) {
+        fn access(used: &mut Vec<Dim>, a: &Access) {
+            used.push(a.offset);
+            used.extend(&a.strides);
+        }
+        used.extend(&self.axes);
+        used.extend(self.operands.iter().map(|o| o.len));
+        self.stores.iter().for_each(|s| access(used, &s.access));
+        for i in &self.body {
+            match &i.op {
+                KOp::Load { access: a, .. } | KOp::Iota { access: a } => access(used, a),
+                KOp::Gather { access: a, stride, limit, .. } => {
+                    access(used, a);
+                    used.extend([*stride, *limit]);
+                }
+                KOp::DimConst(d) => used.push(*d),
+                KOp::MatMul { a_access, a_k, b_access, b_k, k, .. } => {
+                    access(used, a_access);
+                    access(used, b_access);
+                    used.extend([*a_k, *b_k, *k]);
+                }
+                KOp::Const(_)
+                | KOp::Unary(..)
+                | KOp::Binary(..)
+                | KOp::Fma(..)
+                | KOp::Select(..)
+                | KOp::Clamp(..)
+                | KOp::Cast(_)
+                | KOp::Reduce(..)
+                | KOp::ArgReduce { .. }
+                | KOp::CumSum { .. } => {}
+            }
+        }
+    }
 }

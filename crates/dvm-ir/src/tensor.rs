@@ -187,6 +187,18 @@ impl Tensor {
         let (s, bits) = (self.dtype.size(), value.to_bits(self.dtype));
         self.bytes_mut()[i * s..(i + 1) * s].copy_from_slice(&bits.to_le_bytes()[..s]);
     }
+    /// The memory of a tensor nobody else shares as another tensor, its content arbitrary; `None` where its size does not fit.
+    #[must_use]
+    pub fn recycle(mut self, dtype: DType, shape: &[usize]) -> Option<Tensor> {
+        let bytes = element_count(shape).and_then(|n| n.checked_mul(dtype.size()))?;
+        let fits = self.words.len() == bytes.div_ceil(8) && Arc::get_mut(&mut self.words).is_some();
+        fits.then(|| Tensor { dtype, shape: shape.to_vec(), words: self.words, bytes })
+    }
+    /// Whether another tensor has the same memory.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.words) > 1
+    }
     /// The same data under another shape.
     ///
     /// # Errors

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::dim::{DimWriter, WireDims};
 use crate::{
-    Attr, AttrKind, Check, CheckCond, ConstId, DType, Dim, Graph, Input, Node, NodeId, Op, Output, Tensor,
-    TensorType, Value, ValueDef, ValueId, Violation,
+    Attr, AttrKind, Check, CheckCond, ConstId, Control, ControlId, ControlKind, DType, Dim, Graph, Input,
+    MAX_BODY_DEPTH, Node, NodeId, Op, Output, Tensor, TensorType, Value, ValueDef, ValueId, Violation,
 };
 
 /// First bytes of a stored graph.
 pub const GRAPH_MAGIC: [u8; 4] = *b"DVMG";
 /// Version of the format: a reader takes its own major version with the same or a lower minor version.
-pub const GRAPH_VERSION: (u16, u16) = (1, 0);
+pub const GRAPH_VERSION: (u16, u16) = (1, 1);
 const HEADER: usize = 20;
 
 /// The bytes are not a graph this version reads.
@@ -112,6 +112,31 @@ enum WireDef {
     Input(u32),
     Const(u32),
     Node(u32),
+    Control(u32, u32),
+}
+
+/// Controls, since format 1.1 a second part of the payload.
+#[derive(Serialize, Deserialize)]
+struct WireControls<'a>(#[serde(borrow)] Vec<WireControl<'a>>);
+
+#[derive(Serialize, Deserialize)]
+struct WireControl<'a> {
+    at: u32,
+    kind: WireKind,
+    inputs: Vec<u32>,
+    outputs: Vec<u32>,
+    /// Stored graphs.
+    #[serde(borrow)]
+    bodies: Vec<&'a [u8]>,
+    name: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum WireKind {
+    If,
+    Loop { carried: u32, scanned: u32, backward: Vec<bool> },
+    Read(Vec<u32>),
+    NonZero,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -154,7 +179,11 @@ impl Graph {
     /// The graph as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let payload = postcard::to_allocvec(&wire(self)).expect("writing to memory cannot fail");
+        let bodies = |c: &Control| c.bodies.iter().map(Graph::to_bytes).collect::<Vec<_>>();
+        let bodies: Vec<Vec<Vec<u8>>> = self.controls.iter().map(bodies).collect();
+        let (graph, controls) = wire(self, &bodies);
+        let mut payload = postcard::to_allocvec(&graph).expect("writing to memory cannot fail");
+        payload.extend(postcard::to_allocvec(&controls).expect("writing to memory cannot fail"));
         let mut out = Vec::with_capacity(HEADER + payload.len());
         out.extend(GRAPH_MAGIC);
         out.extend(GRAPH_VERSION.0.to_le_bytes());
@@ -169,15 +198,50 @@ impl Graph {
     /// # Errors
     /// Why the bytes are no graph.
     pub fn from_bytes(bytes: &[u8]) -> Result<Graph, WireError> {
-        let malformed = |e: &dyn std::fmt::Display| WireError::Malformed(e.to_string());
-        let stored: WireGraph<'_> = postcard::from_bytes(payload(bytes)?).map_err(|e| malformed(&e))?;
-        let graph = unwire(stored).map_err(WireError::Malformed)?;
+        let graph = read(bytes, 0)?;
         graph.verify().map_err(WireError::Invalid)?;
         Ok(graph)
     }
 }
 
-fn payload(bytes: &[u8]) -> Result<&[u8], WireError> {
+fn read(bytes: &[u8], depth: usize) -> Result<Graph, WireError> {
+    let malformed = |e: &dyn std::fmt::Display| WireError::Malformed(e.to_string());
+    if depth > MAX_BODY_DEPTH {
+        return Err(malformed(&format_args!("bodies nest deeper than {MAX_BODY_DEPTH}")));
+    }
+    let (payload, minor) = payload(bytes)?;
+    let (stored, rest): (WireGraph<'_>, &[u8]) =
+        postcard::take_from_bytes(payload).map_err(|e| malformed(&e))?;
+    let controls = if minor == 0 {
+        vec![]
+    } else {
+        let (WireControls(controls), _) = postcard::take_from_bytes(rest).map_err(|e| malformed(&e))?;
+        controls
+    };
+    let (mut graph, dims) = unwire(stored).map_err(WireError::Malformed)?;
+    for c in controls {
+        let kind = match c.kind {
+            WireKind::If => ControlKind::If,
+            WireKind::Loop { carried, scanned, backward } => {
+                ControlKind::Loop { carried: carried as usize, scanned: scanned as usize, backward }
+            }
+            WireKind::Read(elements) => {
+                let dim = |i: u32| dims.get(i as usize).copied();
+                let elements: Option<Vec<Dim>> = elements.into_iter().map(dim).collect();
+                ControlKind::Read { elements: elements.ok_or_else(|| malformed(&"an element is no dim"))? }
+            }
+            WireKind::NonZero => ControlKind::NonZero,
+        };
+        let bodies = c.bodies.into_iter().map(|b| read(b, depth + 1)).collect::<Result<Vec<_>, _>>()?;
+        let ids = |v: Vec<u32>| v.into_iter().map(ValueId).collect();
+        let (inputs, outputs) = (ids(c.inputs), ids(c.outputs));
+        graph.controls.push(Control { at: c.at, kind, inputs, outputs, bodies, name: c.name });
+    }
+    Ok(graph)
+}
+
+/// The payload and the minor version of its format.
+fn payload(bytes: &[u8]) -> Result<(&[u8], u16), WireError> {
     let magic = &bytes[..bytes.len().min(4)];
     if magic != GRAPH_MAGIC {
         return Err(WireError::NotAGraph { found: String::from_utf8_lossy(magic).into_owned() });
@@ -195,10 +259,10 @@ fn payload(bytes: &[u8]) -> Result<&[u8], WireError> {
         return Err(WireError::Length { needs, got: bytes.len() });
     }
     let (found, stated) = (crc32fast::hash(payload), le(16, 4) as u32);
-    if found == stated { Ok(payload) } else { Err(WireError::Checksum { found, stated }) }
+    if found == stated { Ok((payload, minor)) } else { Err(WireError::Checksum { found, stated }) }
 }
 
-fn wire(g: &Graph) -> WireGraph<'_> {
+fn wire<'a>(g: &'a Graph, bodies: &'a [Vec<Vec<u8>>]) -> (WireGraph<'a>, WireControls<'a>) {
     let mut dims = DimWriter::new(&g.dims);
     let mut all = |s: &[Dim]| s.iter().map(|&d| dims.put(d)).collect::<Vec<u32>>();
     let checks = g.checks.iter().map(|c| {
@@ -220,6 +284,7 @@ fn wire(g: &Graph) -> WireGraph<'_> {
             ValueDef::Input(i) => WireDef::Input(i),
             ValueDef::Const(c) => WireDef::Const(c.0),
             ValueDef::Node(n) => WireDef::Node(n.0),
+            ValueDef::Control(c, i) => WireDef::Control(c.0, i),
         },
     });
     let values = values.collect();
@@ -237,12 +302,30 @@ fn wire(g: &Graph) -> WireGraph<'_> {
         elements: i.elements.as_deref().map(&mut all),
     });
     let inputs = inputs.collect();
+    let controls = g.controls.iter().zip(bodies).map(|(c, bodies)| WireControl {
+        at: c.at,
+        kind: match &c.kind {
+            ControlKind::If => WireKind::If,
+            ControlKind::Loop { carried, scanned, backward } => WireKind::Loop {
+                carried: *carried as u32,
+                scanned: *scanned as u32,
+                backward: backward.clone(),
+            },
+            ControlKind::Read { elements } => WireKind::Read(all(elements)),
+            ControlKind::NonZero => WireKind::NonZero,
+        },
+        inputs: c.inputs.iter().map(|v| v.0).collect(),
+        outputs: c.outputs.iter().map(|v| v.0).collect(),
+        bodies: bodies.iter().map(Vec::as_slice).collect(),
+        name: c.name.clone(),
+    });
+    let controls = WireControls(controls.collect());
     let constants = g.constants.iter().map(|t| WireTensor {
         dtype: t.dtype().name().into(),
         shape: t.shape().iter().map(|&d| d as u64).collect(),
         data: t.bytes(),
     });
-    WireGraph {
+    let graph = WireGraph {
         name: g.name.clone(),
         checks,
         constants: constants.collect(),
@@ -251,7 +334,8 @@ fn wire(g: &Graph) -> WireGraph<'_> {
         inputs,
         outputs: g.outputs.iter().map(|o| (o.name.clone(), o.value.0)).collect(),
         dims: dims.finish(),
-    }
+    };
+    (graph, controls)
 }
 
 fn wire_attr(a: Attr, dims: &mut impl FnMut(&[Dim]) -> Vec<u32>) -> WireAttr {
@@ -266,7 +350,8 @@ fn wire_attr(a: Attr, dims: &mut impl FnMut(&[Dim]) -> Vec<u32>) -> WireAttr {
     }
 }
 
-fn unwire(w: WireGraph<'_>) -> Result<Graph, String> {
+/// The graph without its controls, and its stored dims.
+fn unwire(w: WireGraph<'_>) -> Result<(Graph, Vec<Dim>), String> {
     let (table, dims) = w.dims.read()?;
     let mut g = Graph { name: w.name, dims: table, ..Graph::default() };
     let dim =
@@ -294,6 +379,7 @@ fn unwire(w: WireGraph<'_>) -> Result<Graph, String> {
             WireDef::Input(i) => ValueDef::Input(i),
             WireDef::Const(i) => ValueDef::Const(ConstId(i)),
             WireDef::Node(i) => ValueDef::Node(NodeId(i)),
+            WireDef::Control(c, i) => ValueDef::Control(ControlId(c), i),
         };
         let ty = TensorType { dtype: dtype(&v.dtype)?, shape: all(v.shape)? };
         g.values.push(Value { name: v.name, ty, def });
@@ -330,7 +416,7 @@ fn unwire(w: WireGraph<'_>) -> Result<Graph, String> {
         g.inputs.push(Input { name: i.name, value: ValueId(i.value), elements });
     }
     g.outputs = w.outputs.into_iter().map(|(name, v)| Output { name, value: ValueId(v) }).collect();
-    Ok(g)
+    Ok((g, dims))
 }
 
 fn unwire_attr(a: WireAttr, dim: impl Fn(u32) -> Result<Dim, String>) -> Result<Attr, String> {
@@ -395,7 +481,7 @@ mod tests {
         check(|b| b.clear(), "not a stored graph: it starts with \"\"");
         check(|b| b[0] = b'X', "not a stored graph: it starts with \"XVMG\"");
         check(|b| b.truncate(9), "a stored graph of 20 bytes has 9");
-        check(|b| b[4] = 9, "the graph is stored in format 9.0, this version reads up to 1.0");
+        check(|b| b[4] = 9, "the graph is stored in format 9.1, this version reads up to 1.1");
         check(|b| b.truncate(b.len() - 1), "a stored graph of ");
         check(|b| b[30] ^= 1, "the checksum is ");
         check(

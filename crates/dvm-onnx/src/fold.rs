@@ -25,7 +25,7 @@ pub(crate) fn constant_value(graph: &Graph, v: ValueId) -> Option<Tensor> {
             return None;
         }
         match value.def {
-            ValueDef::Input(_) => return None,
+            ValueDef::Input(_) | ValueDef::Control(..) => return None,
             ValueDef::Const(_) => {}
             ValueDef::Node(n) => {
                 nodes += 1;
@@ -42,7 +42,7 @@ pub(crate) fn constant_value(graph: &Graph, v: ValueId) -> Option<Tensor> {
     let mut id = vec![None; v.index() + 1];
     for i in (0..=v.index()).filter(|&i| needed[i]) {
         id[i] = Some(match graph.values[i].def {
-            ValueDef::Input(_) => return None,
+            ValueDef::Input(_) | ValueDef::Control(..) => return None,
             ValueDef::Const(c) => part.constant(None, graph.constants[c.index()].clone()),
             ValueDef::Node(n) => {
                 let node = &graph.nodes[n.index()];

@@ -503,7 +503,7 @@ impl<'m> Importer<'m> {
             }
             match self.graph.value(id).def {
                 dvm_ir::ValueDef::Input(i) => _ = names.insert(self.graph.inputs[i as usize].name.clone()),
-                dvm_ir::ValueDef::Const(_) => {}
+                dvm_ir::ValueDef::Const(_) | dvm_ir::ValueDef::Control(..) => {}
                 dvm_ir::ValueDef::Node(n) => stack.extend(&self.graph.nodes[n.index()].inputs),
             }
         }

@@ -383,6 +383,70 @@ impl DimTable {
     }
 }
 
+impl DimTable {
+    /// A dim of another table as a dim of this one; symbols are matched by name. `None` when this table lacks one of them.
+    pub fn import(&mut self, other: &DimTable, d: Dim) -> Option<Dim> {
+        self.import_memo(other, d, &mut HashMap::new())
+    }
+    fn import_memo(&mut self, other: &DimTable, d: Dim, done: &mut HashMap<Dim, Dim>) -> Option<Dim> {
+        if let Some(&r) = done.get(&d) {
+            return Some(r);
+        }
+        let mut sum = Dim::ZERO;
+        for t in other.poly(d) {
+            let mut p = self.constant(t.coeff);
+            for f in &t.factors {
+                let atom = *other.atoms.get_index(f.0 as usize)?;
+                let a = match atom.operands() {
+                    Some((a, b)) => {
+                        let (x, y) = (self.import_memo(other, a, done)?, self.import_memo(other, b, done)?);
+                        match atom {
+                            Atom::FloorDiv(..) => self.floor_div(x, y),
+                            Atom::Min(..) => self.min(x, y),
+                            Atom::Max(..) => self.max(x, y),
+                            Atom::Broadcast(..) => self.broadcast(x, y)?,
+                            Atom::Eq(..) => self.eq(x, y),
+                            Atom::Lt(..) => self.lt(x, y),
+                            Atom::Sym(_) | Atom::Overflow => return None,
+                        }
+                    }
+                    None => match atom {
+                        Atom::Sym(s) => {
+                            let name = other.symbol_name(s);
+                            self.find_symbol(name)?;
+                            self.symbol(name)
+                        }
+                        _ => return None,
+                    },
+                };
+                p = self.mul(p, a);
+            }
+            sum = self.add(sum, p);
+        }
+        done.insert(d, sum);
+        Some(sum)
+    }
+    /// The symbols that dims depend on, each once.
+    #[must_use]
+    pub fn symbols_in(&self, dims: impl IntoIterator<Item = Dim>) -> Vec<Symbol> {
+        let mut seen = vec![false; self.len()];
+        let mut out = vec![false; self.symbols.len()];
+        let mut todo: Vec<Dim> = dims.into_iter().collect();
+        while let Some(d) = todo.pop() {
+            if std::mem::replace(&mut seen[d.index()], true) {
+                continue;
+            }
+            for f in self.poly(d).iter().flat_map(|t| &t.factors) {
+                match self.atoms[f.0 as usize] {
+                    Atom::Sym(s) => out[s.index()] = true,
+                    atom => todo.extend(atom.operands().into_iter().flat_map(|(a, b)| [a, b])),
+                }
+            }
+        }
+        (0..out.len()).filter(|&i| out[i]).map(|i| Symbol(i as u32)).collect()
+    }
+}
+
 fn widen(v: i64) -> i128 {
     match v {
         i64::MAX => INF,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::super::*;
 use crate::{
-    BinaryOp, Kernel, Plan, Scalar, UnaryOp,
+    BinaryOp, Bindings, Kernel, Plan, Scalar, UnaryOp,
     kernel::*,
     plan::{Buffer, BufferId, BufferKind, Call, KernelId, Level, PlanInput, PlanOutput},
 };

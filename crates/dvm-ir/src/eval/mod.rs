@@ -6,6 +6,9 @@
 
 mod array;
 mod composite;
+mod control;
+#[cfg(test)]
+mod control_tests;
 mod elementwise;
 mod index;
 mod kernel;
@@ -20,7 +23,7 @@ pub use kernel::{eval_kernel, eval_plan};
 use array::Array;
 
 use crate::{
-    Bindings, DType, Dim, DimError, DimTable, DimValues, Graph, NodeId, Tensor, ValueDef,
+    DType, Dim, DimError, DimTable, DimValues, Graph, Item, NodeId, Tensor, ValueDef, ValueId,
     bind::{self, BindError},
 };
 
@@ -117,6 +120,12 @@ pub enum Fault {
         /// Element address.
         address: usize,
     },
+    /// A loop does not end.
+    #[error("more than {limit} iterations")]
+    Iterations {
+        /// Most iterations of one evaluation.
+        limit: u64,
+    },
     /// The op or its attributes are malformed.
     #[error("malformed: {0}")]
     Invalid(String),
@@ -171,6 +180,25 @@ pub enum EvalError {
         /// What is missing.
         what: String,
     },
+    /// A control failed.
+    #[error("{control}: {fault}")]
+    Control {
+        /// The control.
+        control: String,
+        /// Why.
+        #[source]
+        fault: Fault,
+    },
+    /// A body failed.
+    #[error("{control}, {place}: {source}")]
+    Body {
+        /// The control.
+        control: String,
+        /// Which body, which iteration.
+        place: String,
+        /// Why.
+        source: Box<EvalError>,
+    },
     /// An output failed.
     #[error("output `{output}`: {fault}")]
     Output {
@@ -211,16 +239,29 @@ impl Shapes<'_> {
 /// what the graph declares: each naming the input or node and the values.
 pub fn eval_graph(graph: &Graph, inputs: &[(impl AsRef<str>, Tensor)]) -> Result<Vec<Tensor>, EvalError> {
     let given = bind::in_order(bind::graph_inputs(graph), inputs)?;
-    let (mut bindings, mut all) = (Bindings::new(), DimValues::default());
-    let pairs = bind::graph_inputs(graph).zip(given.iter().map(|&t| t.into()));
-    bind::bind(&graph.dims, &graph.checks, pairs, &mut bindings, &mut all)?;
-    let dims = Shapes { table: &graph.dims, all: &all };
+    let mut left = control::MAX_ITERATIONS;
+    run(graph, std::iter::empty(), &given, &mut left)
+}
+
+/// Runs a graph or a body; `left` is how many iterations its loops may still do.
+fn run(
+    graph: &Graph,
+    seeds: impl Iterator<Item = (crate::Symbol, i64)>,
+    given: &[&Tensor],
+    left: &mut u64,
+) -> Result<Vec<Tensor>, EvalError> {
+    let mut frame = bind::Frame::default();
+    frame.open(graph, seeds, bind::graph_inputs(graph).zip(given.iter().map(|&t| t.into())))?;
 
     // Values are dropped after their last use.
+    let order: Vec<Item> = graph.sequence().collect();
+    let operands = |item: &Item| match *item {
+        Item::Node(n) => graph.nodes[n].inputs.as_slice(),
+        Item::Control(c) => graph.controls[c].inputs.as_slice(),
+    };
     let mut last_use = vec![0; graph.values.len()];
-    let used_by_nodes =
-        graph.nodes.iter().enumerate().flat_map(|(i, n)| n.inputs.iter().map(move |&v| (v, i)));
-    for (v, at) in used_by_nodes.chain(graph.outputs.iter().map(|o| (o.value, usize::MAX))) {
+    let used = order.iter().enumerate().flat_map(|(i, item)| operands(item).iter().map(move |&v| (v, i)));
+    for (v, at) in used.chain(graph.outputs.iter().map(|o| (o.value, usize::MAX))) {
         if let Some(last) = last_use.get_mut(v.index()) {
             *last = at;
         }
@@ -229,49 +270,50 @@ pub fn eval_graph(graph: &Graph, inputs: &[(impl AsRef<str>, Tensor)]) -> Result
     let source = |v: usize| match graph.values[v].def {
         ValueDef::Input(i) => given.get(i as usize).copied(),
         ValueDef::Const(c) => graph.constants.get(c.index()),
-        ValueDef::Node(_) => None,
+        ValueDef::Node(_) | ValueDef::Control(..) => None,
     };
-    for (i, node) in graph.nodes.iter().enumerate() {
-        let result = (|| {
-            for v in &node.inputs {
-                let slot =
-                    values.get_mut(v.index()).ok_or_else(|| Fault::Invalid(format!("no value {v}")))?;
-                if slot.is_none() {
-                    *slot = source(v.index()).map(Array::from_tensor);
+    for (i, item) in order.iter().enumerate() {
+        match *item {
+            Item::Node(n) => {
+                let node = &graph.nodes[n];
+                let result = (|| {
+                    let args = arguments(&node.inputs, &mut values, source)?;
+                    let dims = Shapes { table: &graph.dims, all: &frame.values };
+                    let got = ops::apply(&node.op, &args, &dims)?;
+                    let value = graph.values.get(node.output.index());
+                    let ty = &value.ok_or_else(|| Fault::Invalid("no output".into()))?.ty;
+                    let declared = dims.shape(&ty.shape)?;
+                    if (got.dtype, &got.shape) != (ty.dtype, &declared) {
+                        let (got_dtype, got, dtype) = (got.dtype, got.shape, ty.dtype);
+                        return Err(Fault::Declared { got_dtype, got, dtype, declared });
+                    }
+                    Ok(got)
+                })()
+                .map_err(|fault| EvalError::Node {
+                    node: NodeId::new(n),
+                    op: node.op.mnemonic(),
+                    name: node.name.clone(),
+                    fault,
+                })?;
+                values[node.output.index()] = Some(result);
+            }
+            Item::Control(n) => {
+                let c = &graph.controls[n];
+                let fail = |fault| EvalError::Control { control: c.to_string(), fault };
+                let args = arguments(&c.inputs, &mut values, source).map_err(fail)?;
+                let args = args.iter().map(|a| a.to_tensor()).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+                let results = control::run(graph, c, &args, &frame, left)?;
+                frame.define(graph, c, &results.iter().collect::<Vec<_>>())?;
+                for (&v, t) in c.outputs.iter().zip(&results) {
+                    values[v.index()] = Some(Array::from_tensor(t));
                 }
             }
-            let args = node
-                .inputs
-                .iter()
-                .map(|v| {
-                    values[v.index()]
-                        .as_ref()
-                        .ok_or_else(|| Fault::Invalid(format!("{v} is used before it is defined")))
-                })
-                .collect::<Result<Vec<_>, _>>()?;
-            let got = ops::apply(&node.op, &args, &dims)?;
-            let ty =
-                &graph.values.get(node.output.index()).ok_or_else(|| Fault::Invalid("no output".into()))?.ty;
-            let declared = dims.shape(&ty.shape)?;
-            if (got.dtype, &got.shape) != (ty.dtype, &declared) {
-                return Err(Fault::Declared {
-                    got_dtype: got.dtype,
-                    got: got.shape,
-                    dtype: ty.dtype,
-                    declared,
-                });
-            }
-            Ok(got)
-        })()
-        .map_err(|fault| EvalError::Node {
-            node: NodeId::new(i),
-            op: node.op.mnemonic(),
-            name: node.name.clone(),
-            fault,
-        })?;
-        values[node.output.index()] = Some(result);
-        node.inputs.iter().filter(|v| last_use[v.index()] == i).for_each(|v| values[v.index()] = None);
+        }
+        for v in operands(item).iter().filter(|v| last_use[v.index()] == i) {
+            values[v.index()] = None;
+        }
     }
+    frame.close(graph)?;
     let output = |o: &crate::Output| {
         let v = o.value.index();
         match values.get(v) {
@@ -284,4 +326,23 @@ pub fn eval_graph(graph: &Graph, inputs: &[(impl AsRef<str>, Tensor)]) -> Result
         .map_err(|fault| EvalError::Output { output: o.name.clone(), fault })
     };
     graph.outputs.iter().map(output).collect()
+}
+
+/// The operands of a node or control; inputs and constants are taken from where they are.
+fn arguments<'v, 't>(
+    operands: &[ValueId],
+    values: &'v mut [Option<Array>],
+    source: impl Fn(usize) -> Option<&'t Tensor>,
+) -> Result<Vec<&'v Array>, Fault> {
+    for v in operands {
+        let slot = values.get_mut(v.index()).ok_or_else(|| Fault::Invalid(format!("no value {v}")))?;
+        if slot.is_none() {
+            *slot = source(v.index()).map(Array::from_tensor);
+        }
+    }
+    let values = &*values;
+    let get = |v: &ValueId| {
+        values[v.index()].as_ref().ok_or_else(|| Fault::Invalid(format!("{v} is used before it is defined")))
+    };
+    operands.iter().map(get).collect()
 }

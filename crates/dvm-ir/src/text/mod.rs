@@ -13,8 +13,21 @@
 //! a name. Dims are expressions over symbols: integers, `+ - *`, `floordiv ceildiv mod min max broadcast eq lt` as
 //! functions. `%n: i64[2] = [h, w]` on an input names the *elements* of a small integer tensor for use as sizes. Lines
 //! `symbol h in -5..=9` before the graph say that a symbol may be negative or is bounded. Omitted bool attributes are false.
+//!
+//! Controls ([`crate::Control`]) have results with types, operands by position, and bodies written like graphs:
+//!
+//! ```text
+//! %r: f32[n] = if %p, %x, %y, %x then (%a: f32[n], %b: f32[n]) -> (%s) {
+//!   %s = add %a, %b
+//! } else (%a: f32[n]) -> (%a) {
+//! }
+//! %h: f32[b], %ys: f32[t, b] = loop %trips, %go, %h0, %xs {carried = 1, scanned = 1, backward = [0]} do (..) -> (..) {..}
+//! %at: i64[2, n] = nonzero %mask
+//! read %shape = [rows, cols]
+//! ```
 
 mod constants;
+mod control;
 mod dims;
 mod lex;
 mod parse;

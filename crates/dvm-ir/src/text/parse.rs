@@ -6,6 +6,7 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use super::constants::Number;
+use super::control::{Target, is_control};
 use super::lex::{Tok, Token, lex, unquote};
 use crate::{Answer, Attr, AttrKind, DType, Dim, Graph, Op, TensorType, ValueId};
 
@@ -60,6 +61,8 @@ impl Graph {
             expanded: 0,
             graph: Graph::new(""),
             values: HashMap::new(),
+            depth: 0,
+            inherited: 0,
         };
         p.file()?;
         Ok(p.graph)
@@ -73,7 +76,10 @@ pub(super) struct Parser<'s> {
     pub(super) nesting: u32,
     pub(super) expanded: usize,
     pub(super) graph: Graph,
-    values: HashMap<String, ValueId>,
+    pub(super) values: HashMap<String, ValueId>,
+    /// Nesting of bodies, and the dims they began with.
+    pub(super) depth: usize,
+    pub(super) inherited: usize,
 }
 
 type Parsed<T> = Result<T, ParseError>;
@@ -169,24 +175,33 @@ impl<'s> Parser<'s> {
     // Structure.
 
     fn file(&mut self) -> Parsed<()> {
-        while self.text() == "symbol" {
-            self.symbol()?;
-        }
+        self.symbols()?;
         self.expect("graph")?;
         self.graph.name = match self.peek() {
             Tok::Str => self.string()?,
             Tok::Word => self.word("a name")?.to_string(),
             _ => String::new(),
         };
+        self.rest()?;
+        if self.peek() != Tok::End {
+            return Err(self.expected("the end of the text"));
+        }
+        Ok(())
+    }
+    pub(super) fn symbols(&mut self) -> Parsed<()> {
+        while self.text() == "symbol" {
+            self.symbol()?;
+        }
+        Ok(())
+    }
+    /// Inputs, outputs and statements.
+    pub(super) fn rest(&mut self) -> Parsed<()> {
         self.list("(", ")", Self::parameter)?;
         self.expect("->")?;
         let outputs = self.list("(", ")", Self::result)?;
         self.expect("{")?;
         while !self.eat("}") {
             self.statement()?;
-        }
-        if self.peek() != Tok::End {
-            return Err(self.expected("the end of the text"));
         }
         for (key, span, name) in outputs {
             let Some(&v) = self.values.get(&key) else {
@@ -255,7 +270,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
     /// A plain new name is a symbol that may be negative; anything else a dim.
-    fn element(&mut self) -> Parsed<Dim> {
+    pub(super) fn element(&mut self) -> Parsed<Dim> {
         let plain =
             matches!(self.tokens.get(self.at + 1).map(|t| &self.source[t.span.clone()]), Some("," | "]"));
         if plain && matches!(self.peek(), Tok::Word | Tok::Str) {
@@ -293,12 +308,35 @@ impl<'s> Parser<'s> {
                 .assume(cond, what)
                 .map_err(|_| ParseError::new(start..end, "this never holds, given what is assumed before"));
         }
-        if self.peek() != Tok::Value {
-            return Err(self.expected("`const`, `assume`, a value or `}`"));
+        if self.text() == "read" && self.peek() == Tok::Word {
+            return self.control(vec![]);
         }
-        let (key, span, name) = self.value_name()?;
-        let given = if self.eat(":") { Some((self.start(), self.ty()?, self.end())) } else { None };
+        let mut targets = vec![];
+        loop {
+            if self.peek() != Tok::Value {
+                return Err(self.expected("`const`, `assume`, `read`, a value or `}`"));
+            }
+            let (key, span, name) = self.value_name()?;
+            let given = if self.eat(":") { Some((self.start(), self.ty()?, self.end())) } else { None };
+            targets.push((key, span, name, given));
+            if !self.eat(",") {
+                break;
+            }
+        }
         self.expect("=")?;
+        if targets.len() != 1 || (is_control(self.text()) && self.peek() == Tok::Word) {
+            if !is_control(self.text()) {
+                return Err(self.expected("`if` or `loop`, which have several results"));
+            }
+            let target = |(key, span, name, given): (_, _, _, Option<(_, TensorType, _)>)| Target {
+                key,
+                span,
+                name,
+                ty: given.map(|g| g.1),
+            };
+            return self.control(targets.into_iter().map(target).collect());
+        }
+        let Some((key, span, name, given)) = targets.pop() else { return Ok(()) };
         let start = self.start();
         let mnemonic = self.word("an op")?;
         let mnemonic_span = start..self.end();
@@ -459,7 +497,7 @@ impl<'s> Parser<'s> {
         let key = name.as_ref().map_or_else(|| text.to_string(), |n| format!("%{n}"));
         Ok((key, span, name))
     }
-    fn operand(&mut self) -> Parsed<ValueId> {
+    pub(super) fn operand(&mut self) -> Parsed<ValueId> {
         let (key, span, _) = self.value_name()?;
         let undefined = || ParseError::new(span, format!("`{key}` is not defined before"));
         self.values.get(&key).copied().ok_or_else(undefined)

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::dim::symbol_text;
-use crate::{Attr, DType, Graph, Scalar, Symbol, Tensor, ValueDef, ValueId};
+use crate::{
+    Attr, ConstId, Control, ControlKind, DType, Graph, Item, Scalar, Symbol, Tensor, ValueDef, ValueId,
+};
 
 /// Longest constant printed as a list of numbers rather than as bytes.
 const LIST: usize = 64;
@@ -32,7 +34,7 @@ impl Graph {
     /// The textual form with options.
     #[must_use]
     pub fn to_text_with(&self, options: &TextOptions) -> String {
-        let mut p = Printer { graph: self, options, names: HashMap::new(), out: String::new() };
+        let mut p = Printer { graph: self, options, names: HashMap::new(), indent: 1, out: String::new() };
         p.graph();
         p.out
     }
@@ -45,6 +47,9 @@ impl fmt::Display for Graph {
     }
 }
 
+/// What begins a body: of a branch taken, of the other, of a loop.
+pub(super) const BODY_WORDS: [&str; 3] = ["then", "else", "do"];
+
 /// Whether `%word` stands for a value without a name.
 pub(super) fn is_unnamed(word: &str) -> bool {
     word.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()))
@@ -54,7 +59,16 @@ struct Printer<'a> {
     graph: &'a Graph,
     options: &'a TextOptions,
     names: HashMap<ValueId, String>,
+    /// Depth of the statements.
+    indent: usize,
     out: String,
+}
+
+/// A statement.
+enum Line {
+    Const(ValueId, ConstId),
+    Node(usize),
+    Control(usize),
 }
 
 macro_rules! put { ($p:expr, $($arg:tt)*) => { { let text = format!($($arg)*); $p.out.push_str(&text); } } }
@@ -62,16 +76,30 @@ macro_rules! put { ($p:expr, $($arg:tt)*) => { { let text = format!($($arg)*); $
 impl<'a> Printer<'a> {
     fn graph(&mut self) {
         let g = self.graph;
-        let order = self.order();
-        self.name_values(&order);
+        self.symbols(None);
+        let name = if g.name.is_empty() { String::new() } else { format!(" {}", plain_or_quoted(&g.name)) };
+        put!(self, "graph{name}");
+        self.rest();
+        self.out.push('\n');
+    }
+    /// Symbols that are declared: all but those of the graph around this one.
+    fn symbols(&mut self, outer: Option<&Graph>) {
+        let g = self.graph;
         for (s, name) in g.dims.symbols() {
             let range = self.symbol_range(s);
-            if g.dims.is_value(s) || range != "0..=" {
-                put!(self, "symbol {} in {range}\n", symbol_text(name));
+            let known = outer.is_some_and(|o| o.dims.find_symbol(name).is_some());
+            if !known && (g.dims.is_value(s) || range != "0..=") {
+                let end = if outer.is_some() { ' ' } else { '\n' };
+                put!(self, "symbol {} in {range}{end}", symbol_text(name));
             }
         }
-        let name = if g.name.is_empty() { String::new() } else { format!(" {}", plain_or_quoted(&g.name)) };
-        put!(self, "graph{name}(");
+    }
+    /// Inputs, outputs and statements.
+    fn rest(&mut self) {
+        let g = self.graph;
+        let lines = self.lines();
+        self.name_values(&lines);
+        self.out.push('(');
         for (i, input) in g.inputs.iter().enumerate() {
             let sep = if i > 0 { ", " } else { "" };
             let v = g.value(input.value);
@@ -88,43 +116,69 @@ impl<'a> Printer<'a> {
         put!(self, ") {{\n");
         for c in &g.checks {
             let what = if c.what.is_empty() { String::new() } else { format!(" {:?}", c.what) };
-            put!(self, "  assume {}{what}\n", g.dims.display_cond(c.cond));
+            self.begin();
+            put!(self, "assume {}{what}\n", g.dims.display_cond(c.cond));
         }
-        for v in order {
-            match g.value(v).def {
-                ValueDef::Input(_) => {}
-                ValueDef::Const(c) => self.constant(v, &g.constants[c.index()]),
-                ValueDef::Node(n) => self.node(v, n.index()),
+        for line in lines {
+            self.begin();
+            match line {
+                Line::Const(v, c) => self.constant(v, &g.constants[c.index()]),
+                Line::Node(n) => self.node(n),
+                Line::Control(c) => self.control(&g.controls[c]),
             }
         }
-        put!(self, "}}\n");
+        self.indent -= 1;
+        self.begin();
+        self.indent += 1;
+        self.out.push('}');
+    }
+    fn begin(&mut self) {
+        (0..self.indent).for_each(|_| self.out.push_str("  "));
     }
 
-    /// Inputs, then constants and nodes as they are defined: a constant where its id puts it.
-    fn order(&self) -> Vec<ValueId> {
+    /// Constants, nodes and controls as they are defined: a constant where its id puts it.
+    fn lines(&self) -> Vec<Line> {
         let g = self.graph;
-        let constants = (0..g.values.len()).map(ValueId::new);
-        let mut constants = constants.filter(|&v| matches!(g.value(v).def, ValueDef::Const(_))).peekable();
-        let mut order: Vec<ValueId> = g.inputs.iter().map(|i| i.value).collect();
+        let as_const = |v: ValueId| match g.value(v).def {
+            ValueDef::Const(c) => Some((v, c)),
+            _ => None,
+        };
+        let mut constants = (0..g.values.len()).filter_map(|i| as_const(ValueId::new(i))).peekable();
+        let mut lines = vec![];
         let mut placed: HashSet<ValueId> = HashSet::new();
-        for n in &g.nodes {
-            while let Some(c) = constants.next_if(|&c| c < n.output) {
-                if placed.insert(c) {
-                    order.push(c);
+        for item in g.sequence() {
+            let (line, inputs, first) = match item {
+                Item::Node(n) => (Line::Node(n), &g.nodes[n].inputs, Some(g.nodes[n].output)),
+                Item::Control(c) => {
+                    (Line::Control(c), &g.controls[c].inputs, g.controls[c].outputs.first().copied())
+                }
+            };
+            while let Some((v, c)) = constants.next_if(|&(c, _)| first.is_some_and(|f| c < f)) {
+                if placed.insert(v) {
+                    lines.push(Line::Const(v, c));
                 }
             }
             // An operand that is a younger constant must still come first.
-            for &v in &n.inputs {
-                if matches!(g.value(v).def, ValueDef::Const(_)) && placed.insert(v) {
-                    order.push(v);
+            for (v, c) in inputs.iter().filter_map(|&v| as_const(v)) {
+                if placed.insert(v) {
+                    lines.push(Line::Const(v, c));
                 }
             }
-            order.push(n.output);
+            lines.push(line);
         }
-        order.extend(constants.filter(|c| !placed.contains(c)));
-        order
+        lines.extend(constants.filter(|(v, _)| !placed.contains(v)).map(|(v, c)| Line::Const(v, c)));
+        lines
     }
-    fn name_values(&mut self, order: &[ValueId]) {
+    fn name_values(&mut self, lines: &[Line]) {
+        let g = self.graph;
+        let mut order: Vec<ValueId> = g.inputs.iter().map(|i| i.value).collect();
+        for line in lines {
+            match *line {
+                Line::Const(v, _) => order.push(v),
+                Line::Node(n) => order.push(g.nodes[n].output),
+                Line::Control(c) => order.extend(&g.controls[c].outputs),
+            }
+        }
         let mut taken = HashSet::new();
         for (i, &v) in order.iter().enumerate() {
             let name = match &self.graph.value(v).name {
@@ -153,13 +207,58 @@ impl<'a> Printer<'a> {
         format!("{lo}..={}", hi.map_or(String::new(), |n| n.to_string()))
     }
 
-    fn node(&mut self, v: ValueId, n: usize) {
-        let g = self.graph;
-        let node = &g.nodes[n];
-        put!(self, "  {}: {} = {}", self.name(v), g.dims.display_type(&g.value(v).ty), node.op.mnemonic());
-        for (i, &x) in node.inputs.iter().enumerate() {
+    fn result(&self, v: ValueId) -> String {
+        format!("{}: {}", self.name(v), self.graph.dims.display_type(&self.graph.value(v).ty))
+    }
+    fn operands(&mut self, inputs: &[ValueId]) {
+        for (i, &x) in inputs.iter().enumerate() {
             put!(self, "{} {}", if i > 0 { "," } else { "" }, self.name(x));
         }
+    }
+    fn control(&mut self, c: &Control) {
+        let results: Vec<String> = c.outputs.iter().map(|&v| self.result(v)).collect();
+        if !results.is_empty() {
+            put!(self, "{} = ", results.join(", "));
+        }
+        put!(self, "{}", c.kind.mnemonic());
+        self.operands(&c.inputs);
+        match &c.kind {
+            ControlKind::Read { elements } => {
+                put!(self, " = {}", self.graph.dims.display_shape(elements));
+            }
+            ControlKind::Loop { carried, scanned, backward } => {
+                put!(self, " {{carried = {carried}, scanned = {scanned}");
+                let backward: Vec<usize> = (0..backward.len()).filter(|&i| backward[i]).collect();
+                if !backward.is_empty() {
+                    put!(self, ", backward = {backward:?}");
+                }
+                put!(self, "}}");
+            }
+            ControlKind::If | ControlKind::NonZero => {}
+        }
+        for (i, body) in c.bodies.iter().enumerate() {
+            put!(self, " {} ", BODY_WORDS[usize::from(c.bodies.len() == 1) * 2 + i % 2]);
+            let mut p = Printer {
+                graph: body,
+                options: self.options,
+                names: HashMap::new(),
+                indent: self.indent + 1,
+                out: std::mem::take(&mut self.out),
+            };
+            p.symbols(Some(self.graph));
+            p.rest();
+            self.out = p.out;
+        }
+        if let Some(name) = &c.name {
+            put!(self, " @{name:?}");
+        }
+        self.out.push('\n');
+    }
+    fn node(&mut self, n: usize) {
+        let g = self.graph;
+        let node = &g.nodes[n];
+        put!(self, "{} = {}", self.result(node.output), node.op.mnemonic());
+        self.operands(&node.inputs);
         let attrs = node.op.attrs();
         let shown: Vec<String> = attrs
             .iter()
@@ -191,7 +290,7 @@ impl<'a> Printer<'a> {
         let shape = format!("{:?}", t.shape());
         put!(
             self,
-            "  const {}: {}{} = ",
+            "const {}: {}{} = ",
             self.name(v),
             t.dtype(),
             if t.shape().is_empty() { "[]" } else { &shape }

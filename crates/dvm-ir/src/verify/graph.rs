@@ -7,6 +7,9 @@ impl Graph {
     /// # Errors
     /// All violations.
     pub fn verify(&self) -> Result<(), Vec<Violation>> {
+        self.verify_at(0)
+    }
+    pub(super) fn verify_at(&self, depth: usize) -> Result<(), Vec<Violation>> {
         let mut r = Report::new(&self.dims);
         for (i, v) in self.values.iter().enumerate() {
             r.at(ValueId::new(i));
@@ -22,6 +25,7 @@ impl Graph {
             r.at(place(i, n));
             broken[i] = !self.verify_operands(&mut r, i, n);
         }
+        self.verify_controls(&mut r, depth);
         // Inference indexes what the rules above have shown to exist.
         if r.found.is_empty() {
             self.verify_types(&mut r);
@@ -54,6 +58,10 @@ impl Graph {
             ValueDef::Node(n) => {
                 let same = self.nodes.get(n.index()).is_some_and(|x| x.output == id);
                 r.require(same, format_args!("is not the output of {n}"));
+            }
+            ValueDef::Control(c, i) => {
+                let made = self.controls.get(c.index()).and_then(|x| x.outputs.get(i as usize));
+                r.require(made == Some(&id), format_args!("is not result {i} of {c}"));
             }
         }
     }
@@ -97,6 +105,10 @@ impl Graph {
                 None => r.require(false, format_args!("{v} is not among {} values", self.values.len())),
                 Some(ValueDef::Node(d)) => {
                     r.require(d.index() < i, format_args!("{v} is defined by the later {d}"))
+                }
+                Some(ValueDef::Control(c, _)) => {
+                    let before = self.controls.get(c.index()).is_some_and(|c| c.at as usize <= i);
+                    r.require(before, format_args!("{v} is defined by the later {c}"))
                 }
                 Some(_) => true,
             };

@@ -12,6 +12,7 @@
 //! *Plan*: kernels verify; calls fit their kernels; every call is in one level, after the calls it reads from and never beside
 //! a call that reads what it writes; buffers, inputs, outputs and constants refer to each other; outputs own their buffers.
 
+mod control;
 mod graph;
 mod kernel;
 mod plan;
