@@ -241,8 +241,16 @@ pub fn bind<'a>(
 ) -> Result<(), BindError> {
     bindings.clear();
     unify(dims, inputs.clone(), bindings, values)?;
-    checks.iter().try_for_each(|c| check(dims, c, values))?;
+    test(dims, checks, values)?;
     inputs.clone().try_for_each(|(d, g)| ranges(dims, &d, &g))
+}
+
+/// Tests facts for these values.
+///
+/// # Errors
+/// The first that does not hold.
+pub fn test(dims: &DimTable, checks: &[Check], values: &DimValues) -> Result<(), BindError> {
+    checks.iter().try_for_each(|c| check(dims, c, values))
 }
 
 /// Binds the symbols of `inputs` beside those bound already, and evaluates every dim.

@@ -314,13 +314,10 @@ pub fn result_type(
             });
             Ok((a.dtype, shape.collect()))
         }
-        ControlKind::Loop { scanned, carried, .. } => {
+        ControlKind::Loop { .. } => {
             let (g, a) = output(0, 1 + i)?;
-            let mut shape: Vec<Option<Dim>> = vec![];
-            // As long as what is scanned.
-            let first = if *scanned > 0 { operands.get(2 + carried) } else { None };
-            let asks = bodies.first().is_some_and(asks);
-            shape.push(first.filter(|_| !asks).and_then(|t| t.shape.first().copied()));
+            // How many iterations there are is known to who makes the loop, if to anybody.
+            let mut shape: Vec<Option<Dim>> = vec![None];
             shape.extend(a.shape.iter().map(|&x| dims.import(&g.dims, x)));
             Ok((a.dtype, shape))
         }

@@ -1,6 +1,7 @@
 //! What a handler sees of one node: operands, attributes, and building blocks for the graph.
 
 use dvm_ir::{Answer, BinaryOp, CheckCond, DType, Dim, DimTable, Op, ReduceOp, Scalar, Tensor, UnaryOp};
+use prost::bytes::Bytes;
 
 use crate::error::{Fail, invalid, unsupported};
 use crate::fold;
@@ -28,6 +29,12 @@ impl<'i, 'm> Cx<'i, 'm> {
         opset: i64,
     ) -> Self {
         Cx { imp, node, inputs, opset }
+    }
+
+    /// Building blocks without a node.
+    pub(crate) fn bare(imp: &'i mut Importer<'m>) -> Self {
+        static NONE: std::sync::LazyLock<NodeProto> = std::sync::LazyLock::new(NodeProto::default);
+        Cx { imp, node: &NONE, inputs: vec![], opset: crate::import::MIN_OPSET }
     }
 
     // Operands.
@@ -93,6 +100,15 @@ impl<'i, 'm> Cx<'i, 'm> {
     }
     pub(crate) fn floats(&self, name: &str) -> Result<Option<Vec<f32>>, Fail> {
         self.typed(name, attribute_type::FLOATS, "a list of floats", |a| Some(a.floats.clone()))
+    }
+    pub(crate) fn strings(&self, name: &str) -> Result<Option<Vec<String>>, Fail> {
+        let all = self.typed(name, attribute_type::STRINGS, "a list of strings", |a| Some(&a.strings))?;
+        let text = |s: &Bytes| String::from_utf8(s.to_vec());
+        match all.map(|all| all.iter().map(text).collect::<Result<Vec<_>, _>>()) {
+            None => Ok(None),
+            Some(Ok(s)) => Ok(Some(s)),
+            Some(Err(_)) => invalid(format!("attribute `{name}` is not UTF-8")),
+        }
     }
     pub(crate) fn string(&self, name: &str) -> Result<Option<&'i str>, Fail> {
         let s =
@@ -182,15 +198,20 @@ impl<'i, 'm> Cx<'i, 'm> {
         {
             return Ok(nd.data);
         }
+        if !self.imp.is_known(v)
+            && let Some(elements) = self.imp.read(v, self.node.name.as_deref().filter(|n| !n.is_empty()))?
+        {
+            return Ok(elements.to_vec());
+        }
         Err(self.unknown(v))
     }
     /// Evaluates a value that depends on constants alone; whether it does.
-    fn folds(&mut self, v: V) -> bool {
+    pub(crate) fn folds(&mut self, v: V) -> bool {
         let val = self.imp.val(v);
         if val.tensor.is_some() {
             return true;
         }
-        let folded = val.id.and_then(|id| fold::constant_value(&self.imp.graph, id));
+        let folded = val.id.and_then(|id| fold::constant_value(self.imp.graph_of(val.level), id));
         self.imp.vals[v.0 as usize].tensor = folded;
         self.imp.val(v).tensor.is_some()
     }
@@ -208,12 +229,20 @@ impl<'i, 'm> Cx<'i, 'm> {
     }
     /// Elements that decide the graph's structure: known as numbers, or the reason why not.
     pub(crate) fn consts(&mut self, v: V) -> Result<Vec<i64>, Fail> {
+        if !self.imp.is_known(v) && !self.folds(v) {
+            return Err(self.unknown(v));
+        }
         let elems = self.elems(v)?;
         let consts: Option<Vec<i64>> = elems.iter().map(|&d| self.imp.graph.dims.as_const(d)).collect();
         match consts {
             Some(c) => Ok(c),
-            None if self.imp.val(v).runtime => Err(Fail::NeedsValues(self.imp.source_inputs(v))),
-            None => Err(Fail::NeedsDims(self.imp.extent_symbols())),
+            None if self.imp.val(v).runtime || self.imp.local.elems.contains_key(&v.0) => {
+                Err(self.unknown(v))
+            }
+            None => match self.imp.extent_symbols() {
+                symbols if symbols.is_empty() => unsupported("the structure depends on a computed extent"),
+                symbols => Err(Fail::NeedsDims(symbols)),
+            },
         }
     }
     /// A rank-0 or one-element integer operand.
@@ -255,14 +284,19 @@ impl<'i, 'm> Cx<'i, 'm> {
         nd: Option<Nd>,
         tensor: impl FnOnce(&mut Self) -> Result<V, Fail>,
     ) -> Result<V, Fail> {
-        let runtime = operands.iter().any(|&v| self.imp.val(v).runtime);
+        let outside = &self.imp.local.elems;
+        let runtime = operands.iter().any(|v| self.imp.val(*v).runtime || outside.contains_key(&v.0));
         let nd = nd.filter(|_| operands.iter().all(|&v| self.imp.is_known(v)));
         match nd {
             Some(nd) if !runtime => Ok(self.imp.of_nd(dtype, nd)),
             Some(nd) => {
                 let v = tensor(self)?;
                 // The result may be an operand itself; its elements are then known already.
-                if self.imp.val(v).elems.is_none() && self.imp.const_shape(v).as_deref() == Some(&nd.shape) {
+                let own = self.imp.val(v).level == self.imp.level();
+                if own
+                    && self.imp.val(v).elems.is_none()
+                    && self.imp.const_shape(v).as_deref() == Some(&nd.shape)
+                {
                     let val = &mut self.imp.vals[v.0 as usize];
                     val.elems = Some(nd.data.into());
                     val.runtime = true;

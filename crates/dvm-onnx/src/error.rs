@@ -62,6 +62,21 @@ pub enum ImportError {
         /// Names of the inputs.
         inputs: Vec<String>,
     },
+    /// What the graph is depends on which way a branch goes: import again with the condition's value appended to
+    /// [`ImportOptions::outcomes`](crate::ImportOptions::outcomes).
+    #[error("which way \"{}\" goes decides what the graph is", .condition.node)]
+    NeedsOutcome {
+        /// The condition.
+        condition: Box<crate::Condition>,
+    },
+    /// A condition that decides what the graph is has no value for these inputs.
+    #[error("the condition of \"{node}\": {reason}")]
+    Condition {
+        /// The node that branches.
+        node: String,
+        /// Why.
+        reason: String,
+    },
     /// The graph's structure (a rank, a number of outputs) depends on these dims: import again with them in
     /// [`ImportOptions::dims`](crate::ImportOptions::dims).
     #[error("the structure of the graph depends on the dims: {}", .symbols.join(", "))]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use dvm_ir::{DType, Dim, Graph, Op, Scalar, Tensor, ValueId};
 
+use crate::body::{Local, Waiting};
 use crate::cx::Cx;
 use crate::error::{Fail, Problem, ProblemKind, invalid, unsupported};
 use crate::ops::{OpRow, table};
@@ -25,6 +26,21 @@ pub struct ImportOptions {
     pub known: Vec<(String, Tensor)>,
     /// Symbols whose values are given: they become constants.
     pub dims: Vec<(String, i64)>,
+    /// Which way the branches go that [`ImportError::NeedsOutcome`](crate::ImportError::NeedsOutcome) asked about, in order.
+    pub outcomes: Vec<bool>,
+}
+
+/// A condition that decides what the graph is.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// A graph whose only output, a bool of one element, is the condition.
+    pub graph: Graph,
+    /// The condition as a dim of the graph, where extents or elements of inputs tell it.
+    pub dim: Option<Dim>,
+    /// The node that branches.
+    pub node: String,
+    /// What was decided before.
+    pub decided: ImportOptions,
 }
 
 /// Deepest nesting of functions and branches.
@@ -56,6 +72,16 @@ pub(crate) struct Importer<'m> {
     depth: usize,
     budget: usize,
     outputs: Vec<(String, V)>,
+    /// Graphs around the one that is being built.
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) local: Local,
+    /// Dims that bodies began with.
+    pub(crate) inherited: usize,
+    /// New symbols.
+    pub(crate) fresh: usize,
+    /// Branches decided so far, and the first that is not.
+    decided: usize,
+    pub(crate) undecided: Option<Condition>,
 }
 
 /// `axis` of `NAME` as a symbol, when the model gives no name.
@@ -81,6 +107,12 @@ impl<'m> Importer<'m> {
             depth: 0,
             budget: MAX_EXPANSION,
             outputs: vec![],
+            waiting: vec![],
+            local: Local::default(),
+            inherited: 0,
+            fresh: 0,
+            decided: 0,
+            undecided: None,
         };
         for f in &model.functions {
             let key = (
@@ -134,18 +166,29 @@ impl<'m> Importer<'m> {
     pub(crate) fn constant(&mut self, t: Tensor) -> V {
         let shape = t.shape().iter().map(|&d| self.graph.dims.constant(d as i64)).collect();
         let dtype = t.dtype();
-        self.add(Val { dtype, shape, id: None, tensor: Some(t), elems: None, runtime: false })
+        let level = self.level();
+        self.add(Val { dtype, shape, id: None, tensor: Some(t), elems: None, runtime: false, level })
     }
     /// A value of the graph.
     pub(crate) fn of_id(&mut self, id: ValueId) -> V {
         let ty = &self.graph.value(id).ty;
         let (dtype, shape) = (ty.dtype, ty.shape.clone());
-        self.add(Val { dtype, shape, id: Some(id), tensor: None, elems: None, runtime: false })
+        let level = self.level();
+        self.add(Val { dtype, shape, id: Some(id), tensor: None, elems: None, runtime: false, level })
     }
     /// Known elements, not yet in the graph.
     pub(crate) fn of_nd(&mut self, dtype: DType, nd: Nd) -> V {
         let shape = nd.shape.iter().map(|&d| self.graph.dims.constant(d as i64)).collect();
-        self.add(Val { dtype, shape, id: None, tensor: None, elems: Some(nd.data.into()), runtime: false })
+        let level = self.level();
+        self.add(Val {
+            dtype,
+            shape,
+            id: None,
+            tensor: None,
+            elems: Some(nd.data.into()),
+            runtime: false,
+            level,
+        })
     }
 
     /// Adds a node.
@@ -159,6 +202,9 @@ impl<'m> Importer<'m> {
     /// The value as a tensor of the graph.
     pub(crate) fn materialise(&mut self, v: V) -> Result<ValueId, Fail> {
         let val = &self.vals[v.0 as usize];
+        if val.level != self.level() {
+            return self.from_outside(v);
+        }
         if let Some(id) = val.id {
             return Ok(id);
         }
@@ -175,7 +221,7 @@ impl<'m> Importer<'m> {
         Ok(id)
     }
 
-    fn elements(&mut self, dtype: DType, shape: &[Dim], elems: &[Dim]) -> Result<ValueId, Fail> {
+    pub(crate) fn elements(&mut self, dtype: DType, shape: &[Dim], elems: &[Dim]) -> Result<ValueId, Fail> {
         let consts: Option<Vec<i64>> = elems.iter().map(|&d| self.graph.dims.as_const(d)).collect();
         if let Some(consts) = consts {
             let extents: Vec<usize> =
@@ -196,7 +242,7 @@ impl<'m> Importer<'m> {
         let val = &self.vals[v.0 as usize];
         let shape = self.const_shape(v)?;
         count(&shape)?;
-        if let Some(e) = &val.elems {
+        if let Some(e) = val.elems.as_ref().or_else(|| self.local.elems.get(&v.0)) {
             return Some(Nd { shape, data: e.to_vec() });
         }
         let t = val.tensor.clone()?;
@@ -212,13 +258,17 @@ impl<'m> Importer<'m> {
             };
             data.push(self.graph.dims.constant(x));
         }
-        self.vals[v.0 as usize].elems = Some(Rc::from(data.as_slice()));
+        // Dims of a body mean nothing outside.
+        if self.val(v).level == self.level() {
+            self.vals[v.0 as usize].elems = Some(Rc::from(data.as_slice()));
+        }
         Some(Nd { shape, data })
     }
     /// Whether [`Importer::nd`] would give something.
     pub(crate) fn is_known(&self, v: V) -> bool {
         let val = self.val(v);
         val.elems.is_some()
+            || self.local.elems.contains_key(&v.0)
             || val
                 .tensor
                 .as_ref()
@@ -293,6 +343,12 @@ impl<'m> Importer<'m> {
         }
         let id = self.graph.input(name, dtype, &shape);
         let v = self.of_id(id);
+        self.track_elements(v, name);
+        Ok(v)
+    }
+    /// The elements of a small integer input count as sizes.
+    pub(crate) fn track_elements(&mut self, v: V, name: &str) {
+        let Val { dtype, shape, .. } = self.val(v);
         let count = match shape.as_slice() {
             [] => Some(1),
             [n] => self.graph.dims.as_const(*n),
@@ -310,7 +366,6 @@ impl<'m> Importer<'m> {
             val.elems = Some(elems.into());
             val.runtime = true;
         }
-        Ok(v)
     }
 
     fn named_dim(&mut self, name: &str) -> Dim {
@@ -381,7 +436,8 @@ impl<'m> Importer<'m> {
                 let fail = Fail::Unsupported(format!("output {i} (\"{name}\")"));
                 self.problem(&who, &full, fail);
             }
-            if let Some(id) = v.and_then(|v| self.val(v).id) {
+            let own = v.filter(|&v| self.val(v).level == self.level());
+            if let Some(id) = own.and_then(|v| self.val(v).id) {
                 self.graph.values[id.index()].name.get_or_insert_with(|| name.clone());
             }
             self.define(name, v);
@@ -423,10 +479,17 @@ impl<'m> Importer<'m> {
         (row.handler)(&mut Cx::new(self, node, inputs, opset))
     }
 
-    /// Imports the body of a branch in the scope of its node.
-    pub(crate) fn branch(&mut self, graph: &GraphProto) -> Result<Vec<V>, Fail> {
+    /// Imports the nodes of a branch or body in the scope of its node. `inputs` are the values of its own inputs.
+    pub(crate) fn branch(&mut self, graph: &GraphProto, inputs: &[V]) -> Result<Vec<V>, Fail> {
         self.enter(graph.node.len())?;
+        if inputs.len() > graph.input.len() {
+            self.depth -= 1;
+            return invalid(format!("a body of {} inputs gets {}", graph.input.len(), inputs.len()));
+        }
         self.scopes.push(Scope::new());
+        for (info, &v) in graph.input.iter().zip(inputs) {
+            self.define(info.name.as_deref().unwrap_or(""), Some(v));
+        }
         self.initializers(graph);
         self.nodes(&graph.node);
         let outs: Result<Vec<V>, Fail> =
@@ -434,6 +497,34 @@ impl<'m> Importer<'m> {
         self.scopes.pop();
         self.depth -= 1;
         outs
+    }
+    /// Which way a branch goes that decides what the graph is: `None`, and recorded, when that is not known yet.
+    pub(crate) fn outcome(&mut self, cond: V, dim: Option<Dim>, node: &str) -> Result<Option<bool>, Fail> {
+        if let Some(&taken) = self.opts.outcomes.get(self.decided) {
+            self.decided += 1;
+            return Ok(Some(taken));
+        }
+        if self.undecided.is_none() {
+            let id = match dim {
+                Some(d) => {
+                    self.push(Op::Dims { values: vec![d], scalar: true, dtype: DType::Bool }, &[], None)?
+                }
+                None => self.materialise(cond)?,
+            };
+            let mut graph = self.graph.clone();
+            graph.outputs.clear();
+            graph.output("condition", id);
+            if dim.is_some() {
+                graph.checks.clear();
+            }
+            self.undecided = Some(Condition {
+                graph: crate::prune::prune(graph),
+                dim,
+                node: node.to_string(),
+                decided: self.opts.clone(),
+            });
+        }
+        Ok(None)
     }
 
     fn call(&mut self, f: &'m FunctionProto, node: &NodeProto) -> Result<Vec<V>, Fail> {
@@ -492,27 +583,43 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Inputs whose data a value is computed from.
+    /// Inputs of the model whose data a value is computed from; none for a value of a loop's body.
     pub(crate) fn source_inputs(&self, v: V) -> Vec<String> {
-        let Some(id) = self.val(v).id else { return vec![] };
-        let mut seen = vec![false; self.graph.values.len()];
+        let val = self.val(v);
+        let graph = self.graph_of(0);
+        let Some(id) = val.id.filter(|_| val.level == 0) else { return vec![] };
+        let mut seen = vec![false; graph.values.len()];
         let (mut stack, mut names) = (vec![id], BTreeSet::new());
         while let Some(id) = stack.pop() {
             if std::mem::replace(&mut seen[id.index()], true) {
                 continue;
             }
-            match self.graph.value(id).def {
-                dvm_ir::ValueDef::Input(i) => _ = names.insert(self.graph.inputs[i as usize].name.clone()),
-                dvm_ir::ValueDef::Const(_) | dvm_ir::ValueDef::Control(..) => {}
-                dvm_ir::ValueDef::Node(n) => stack.extend(&self.graph.nodes[n.index()].inputs),
+            match graph.value(id).def {
+                dvm_ir::ValueDef::Input(i) => _ = names.insert(graph.inputs[i as usize].name.clone()),
+                dvm_ir::ValueDef::Const(_) => {}
+                dvm_ir::ValueDef::Node(n) => stack.extend(&graph.nodes[n.index()].inputs),
+                // Re-importing with the inputs' values would not tell what it gives.
+                dvm_ir::ValueDef::Control(..) => return vec![],
             }
         }
         names.into_iter().collect()
     }
-    /// Symbols that stand for extents of inputs.
+    /// Whether the model's inputs alone tell a dim.
+    pub(crate) fn is_settled(&self, d: Dim) -> bool {
+        let told = self
+            .graph
+            .inputs
+            .iter()
+            .flat_map(|i| self.graph.shape(i.value).iter().chain(i.elements.iter().flatten()).copied());
+        let told = self.graph.dims.symbols_in(told);
+        self.graph.dims.symbols_in([d]).iter().all(|s| told.contains(s))
+    }
+    /// Symbols that stand for extents of the model's inputs.
     pub(crate) fn extent_symbols(&self) -> Vec<String> {
-        let elems = |n: &str| n.ends_with(']') && n.contains('[');
-        self.graph.dims.symbols().map(|(_, n)| n.to_string()).filter(|n| !elems(n)).collect()
+        let graph = self.graph_of(0);
+        let extents = graph.inputs.iter().flat_map(|i| graph.shape(i.value));
+        let found: BTreeSet<_> = graph.dims.symbols_in(extents.copied()).into_iter().collect();
+        graph.dims.symbols().filter(|(s, _)| found.contains(s)).map(|(_, n)| n.to_string()).collect()
     }
 }
 

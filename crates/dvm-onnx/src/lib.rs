@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod body;
 mod cx;
 mod error;
 mod fold;
@@ -19,7 +20,7 @@ use prost::Message;
 use prost::bytes::Bytes;
 
 pub use error::{ImportError, Problem, ProblemKind};
-pub use import::ImportOptions;
+pub use import::{Condition, ImportOptions};
 pub use ops::{Family, OpRow, table as op_table};
 pub use summary::{Summary, SummaryValue};
 
@@ -82,6 +83,9 @@ pub fn import_model(model: &ModelProto, opts: &ImportOptions) -> Result<Imported
     if !imp.problems.is_empty() {
         return Err(ImportError::Unsupported(imp.problems));
     }
+    if let Some(condition) = imp.undecided {
+        return Err(ImportError::NeedsOutcome { condition: Box::new(condition) });
+    }
     if !imp.needs_values.is_empty() {
         return Err(ImportError::NeedsValues { inputs: imp.needs_values.into_iter().collect() });
     }
@@ -95,7 +99,7 @@ pub fn import_model(model: &ModelProto, opts: &ImportOptions) -> Result<Imported
 }
 
 /// Imports a decoded model for these inputs: where its structure depends on the values of inputs or dims, they are taken
-/// from here. [`Imported::decided_by`] then says which.
+/// from here. [`Imported::decided_by`] then says which. (Branches are the caller's: see [`import_deciding`].)
 ///
 /// # Errors
 /// As [`import`], but for values that the inputs supply.
@@ -127,6 +131,36 @@ pub fn import_for<N: AsRef<str>>(
             return Err(error);
         }
     }
+}
+
+/// As [`import_for`], where conditions that decide what the graph is are computed by the reference evaluator.
+///
+/// # Errors
+/// As [`import_for`], but for such conditions.
+pub fn import_deciding<N: AsRef<str>>(
+    model: &ModelProto,
+    opts: &ImportOptions,
+    inputs: &[(N, Tensor)],
+) -> Result<Imported, ImportError> {
+    let mut opts = opts.clone();
+    loop {
+        match import_for(model, &opts, inputs) {
+            Err(ImportError::NeedsOutcome { condition }) => opts.outcomes.push(decide(&condition, inputs)?),
+            done => return done,
+        }
+    }
+}
+
+/// A condition's value for these inputs, by the reference evaluator.
+fn decide<N: AsRef<str>>(c: &Condition, inputs: &[(N, Tensor)]) -> Result<bool, ImportError> {
+    let used: Vec<(&str, Tensor)> = inputs
+        .iter()
+        .filter(|(n, _)| c.graph.inputs.iter().any(|i| i.name == n.as_ref()))
+        .map(|(n, t)| (n.as_ref(), t.clone()))
+        .collect();
+    let out = dvm_ir::eval::eval_graph(&c.graph, &used)
+        .map_err(|e| ImportError::Condition { node: c.node.clone(), reason: e.to_string() })?;
+    Ok(out.first().is_some_and(|t| t.len() == 1 && t.get(0).as_i64() != 0))
 }
 
 /// Values of the symbols in the declared shapes of a model's inputs, from actual inputs.

@@ -1,6 +1,6 @@
 //! Drops what no output needs, and records which inputs' elements the shapes use.
 
-use dvm_ir::{Attr, ConstId, Dim, Graph, NodeId, Value, ValueDef, ValueId};
+use dvm_ir::{ConstId, Control, ControlId, ControlKind, Dim, Graph, Item, NodeId, Value, ValueDef, ValueId};
 
 /// The graph without dead nodes, constants and values. Inputs stay, and so do checks: later shapes may rest on them.
 pub(crate) fn prune(mut g: Graph) -> Graph {
@@ -8,9 +8,23 @@ pub(crate) fn prune(mut g: Graph) -> Graph {
     for o in &g.outputs {
         live[o.value.index()] = true;
     }
-    for n in g.nodes.iter().rev() {
-        if live[n.output.index()] {
-            n.inputs.iter().for_each(|v| live[v.index()] = true);
+    let mut kept = vec![false; g.controls.len()];
+    let items: Vec<Item> = g.sequence().collect();
+    for item in items.into_iter().rev() {
+        let (needed, inputs) = match item {
+            Item::Node(i) => (live[g.nodes[i].output.index()], &g.nodes[i].inputs),
+            Item::Control(i) => {
+                let c = &g.controls[i];
+                // What is read becomes symbols, and those are everywhere.
+                kept[i] =
+                    matches!(c.kind, ControlKind::Read { .. }) || c.outputs.iter().any(|v| live[v.index()]);
+                // All results of a control are values of the graph.
+                c.outputs.iter().filter(|_| kept[i]).for_each(|v| live[v.index()] = true);
+                (kept[i], &c.inputs)
+            }
+        };
+        if needed {
+            inputs.iter().for_each(|v| live[v.index()] = true);
         }
     }
     for i in &g.inputs {
@@ -20,6 +34,18 @@ pub(crate) fn prune(mut g: Graph) -> Graph {
     let mut values: Vec<Value> = vec![];
     let mut node_id = vec![NodeId(0); g.nodes.len()];
     let mut nodes = vec![];
+    let mut controls = vec![];
+    let mut control_id = vec![ControlId(0); g.controls.len()];
+    let mut before = vec![0; g.nodes.len() + 1];
+    for (i, n) in g.nodes.iter().enumerate() {
+        before[i + 1] = before[i] + u32::from(live[n.output.index()]);
+    }
+    for (i, c) in std::mem::take(&mut g.controls).into_iter().enumerate() {
+        if kept[i] {
+            control_id[i] = ControlId::new(controls.len());
+            controls.push(Control { at: before[c.at as usize], ..c });
+        }
+    }
     for (i, n) in std::mem::take(&mut g.nodes).into_iter().enumerate() {
         if live[n.output.index()] {
             node_id[i] = NodeId::new(nodes.len());
@@ -40,6 +66,7 @@ pub(crate) fn prune(mut g: Graph) -> Graph {
                 ValueDef::Const(ConstId::new(constants.len() - 1))
             }
             ValueDef::Node(n) => ValueDef::Node(node_id[n.index()]),
+            ValueDef::Control(c, k) => ValueDef::Control(control_id[c.index()], k),
         };
         values.push(Value { def, ..v });
     }
@@ -47,9 +74,12 @@ pub(crate) fn prune(mut g: Graph) -> Graph {
         n.inputs.iter_mut().for_each(|v| *v = new_id[v.index()]);
         n.output = new_id[n.output.index()];
     }
+    for v in controls.iter_mut().flat_map(|c| c.inputs.iter_mut().chain(&mut c.outputs)) {
+        *v = new_id[v.index()];
+    }
     g.inputs.iter_mut().for_each(|i| i.value = new_id[i.value.index()]);
     g.outputs.iter_mut().for_each(|o| o.value = new_id[o.value.index()]);
-    (g.nodes, g.values, g.constants) = (nodes, values, constants);
+    (g.nodes, g.values, g.constants, g.controls) = (nodes, values, constants, controls);
     keep_used_elements(&mut g);
     g
 }
@@ -59,17 +89,17 @@ fn keep_used_elements(g: &mut Graph) {
     if g.inputs.iter().all(|i| i.elements.is_none()) {
         return;
     }
-    let mut used: Vec<Dim> = g.values.iter().flat_map(|v| v.ty.shape.iter().copied()).collect();
-    for (_, attr) in g.nodes.iter().flat_map(|n| n.op.attrs()) {
-        match attr {
-            Attr::Dim(d) => used.push(d),
-            Attr::Dims(d) => used.extend(d),
-            _ => {}
-        }
+    let mut used = g.mentioned_dims();
+    // A body means the same symbols where the names are the same.
+    for body in g.controls.iter().flat_map(|c| &c.bodies) {
+        body.visit(&mut |b| {
+            let names = b.dims.symbols_in(b.mentioned_dims());
+            let here = names.into_iter().filter_map(|s| g.dims.find_symbol(b.dims.symbol_name(s)));
+            let here: Vec<_> = here.collect();
+            let elements = g.inputs.iter().flat_map(|i| i.elements.iter().flatten());
+            used.extend(elements.filter(|&&d| g.dims.as_symbol(d).is_some_and(|s| here.contains(&s))));
+        });
     }
-    used.extend(g.checks.iter().flat_map(|c| c.cond.dims()));
-    used.sort_unstable();
-    used.dedup();
     // Substituting in a copy leaves no new dims behind.
     let mut scratch = g.dims.clone();
     for input in &mut g.inputs {

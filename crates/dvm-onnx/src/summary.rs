@@ -7,7 +7,7 @@ use dvm_ir::DType;
 
 use crate::import::{ImportOptions, Importer};
 use crate::producer;
-use crate::proto::ModelProto;
+use crate::proto::{GraphProto, ModelProto, TensorProto};
 
 /// An input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +43,16 @@ pub struct Summary {
     pub symbols: Vec<String>,
     /// How often each op occurs, in called functions and taken branches too.
     pub ops: BTreeMap<String, usize>,
+    /// Bytes of constants, those of branches and bodies too.
+    pub weight_bytes: usize,
     /// Everything that is not supported or not valid.
     pub problems: Vec<crate::Problem>,
     /// Inputs whose values decide the structure of the graph.
     pub needs_values: Vec<String>,
     /// Symbols whose values decide the structure of the graph.
     pub needs_dims: Vec<String>,
+    /// The first branch that decides it. What comes after is not known until it is decided.
+    pub needs_outcome: Option<String>,
 }
 
 pub(crate) fn of(model: &ModelProto, opts: &ImportOptions) -> Summary {
@@ -68,9 +72,26 @@ pub(crate) fn of(model: &ModelProto, opts: &ImportOptions) -> Summary {
         opsets: imp.opsets.iter().map(|(d, v)| (d.clone(), *v)).collect(),
         needs_values: imp.needs_values.iter().cloned().collect(),
         needs_dims: imp.needs_dims.iter().cloned().collect(),
+        needs_outcome: imp.undecided.as_ref().map(|c| c.node.clone()),
         ops: imp.op_counts,
+        weight_bytes: model.graph.as_ref().map_or(0, weight_bytes),
         problems: imp.problems,
     }
+}
+
+/// Bytes of a graph's constants, however they are stored.
+fn weight_bytes(graph: &GraphProto) -> usize {
+    fn bytes(t: &TensorProto) -> usize {
+        let size = crate::tensor::dtype(t.data_type.unwrap_or(0)).map_or(1, |d| d.size());
+        let count = t.dims.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?));
+        count.and_then(|n| n.checked_mul(size)).unwrap_or(0)
+    }
+    let own = graph.initializer.iter().map(bytes).fold(0, usize::saturating_add);
+    // Protobuf messages nest to a bounded depth only.
+    graph.node.iter().flat_map(|n| &n.attribute).fold(own, |sum, a| {
+        let tensor = a.t.as_deref().map_or(0, bytes);
+        sum.saturating_add(tensor).saturating_add(a.g.as_deref().map_or(0, weight_bytes))
+    })
 }
 
 impl fmt::Display for Summary {
@@ -97,6 +118,9 @@ impl fmt::Display for Summary {
         }
         if !self.needs_dims.is_empty() {
             writeln!(f, "structure depends on the dims  {}", self.needs_dims.join(", "))?;
+        }
+        if let Some(node) = &self.needs_outcome {
+            writeln!(f, "structure depends on the branch  {node}")?;
         }
         for p in &self.problems {
             writeln!(f, "problem   {p}")?;

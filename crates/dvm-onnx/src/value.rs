@@ -27,6 +27,8 @@ pub(crate) struct Val {
     /// The elements come from an input's data. The tensor is then computed from that input, so that elements matter only
     /// where they become shapes.
     pub(crate) runtime: bool,
+    /// Nesting of the graph it belongs to.
+    pub(crate) level: u32,
 }
 
 /// Most elements that are tracked one by one.

@@ -13,8 +13,9 @@ use dvm_tile::ArgBinding;
 use dvm_vm::{ArgRef, Control, Executable, Isa, Pool, Runtime};
 
 use crate::bare;
+use crate::engine::code_bytes;
 use crate::launch::bytes_of;
-use crate::session::{Ready, code_bytes};
+use crate::session::Ready;
 use crate::{Error, FileKind, Module, Options, Outputs, RunReport, Session, fill};
 
 /// Most bytes of arguments that a bundle may ask for unless the options allow more: a damaged or hostile file must not

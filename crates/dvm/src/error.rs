@@ -53,6 +53,22 @@ pub enum Error {
     /// A launch.
     #[error("{0}")]
     Launch(String),
+    /// Within a body of a control.
+    #[error("{control}, {place}: {source}")]
+    Control {
+        /// The control, with the name of its node.
+        control: String,
+        /// Which body, which iteration.
+        place: String,
+        /// What failed.
+        source: Box<Error>,
+    },
+    /// Loops that do not end.
+    #[error("more than {limit} iterations")]
+    Iterations {
+        /// Most iterations of a run, [`crate::Options::max_iterations`].
+        limit: u64,
+    },
     /// Dims that do not fit the model.
     #[error("{0}")]
     Bind(String),
@@ -93,6 +109,9 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn within(self, control: &dvm_ir::Control, place: String) -> Error {
+        Error::Control { control: control.to_string(), place, source: Box::new(self) }
+    }
     pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
         move |source| Error::Io { path: path.display().to_string(), source }
     }

@@ -56,16 +56,21 @@ fn of_module(module: &Module, kind: &str) -> Result<Inspection, Error> {
     let graph = module.graph(&[], &[])?;
     let (inputs, outputs) = signature(&graph);
     let mut ops = std::collections::BTreeMap::new();
-    for n in &graph.nodes {
-        *ops.entry(n.op.mnemonic().to_string()).or_insert(0) += 1;
-    }
+    let mut weight_bytes = 0;
+    graph.visit(&mut |g: &dvm_ir::Graph| {
+        let nodes = g.nodes.iter().map(|n| n.op.mnemonic());
+        for op in nodes.chain(g.controls.iter().map(|c| c.kind.mnemonic())) {
+            *ops.entry(op.to_string()).or_insert(0) += 1;
+        }
+        weight_bytes += g.constants.iter().map(|c| c.bytes().len()).sum::<usize>();
+    });
     Ok(Inspection {
         kind: kind.into(),
         inputs,
         outputs,
         symbols: graph.dims.symbols().map(|(_, n)| n.to_string()).collect(),
         ops: ops.into_iter().collect(),
-        weight_bytes: graph.constants.iter().map(|c| c.bytes().len()).sum(),
+        weight_bytes,
         ..Inspection::default()
     })
 }
@@ -86,17 +91,20 @@ fn of_onnx(bytes: &[u8], base_dir: Option<&Path>) -> Result<Inspection, Error> {
         .map(|(d, v)| if d.is_empty() { format!("opset {v}") } else { format!("{d} {v}") })
         .collect();
     let by = if s.producer.is_empty() { String::new() } else { format!(", by {}", s.producer) };
-    let model = dvm_onnx::decode(bytes)?;
-    let weights =
-        model.graph.iter().flat_map(|g| &g.initializer).map(|t| t.raw_data.as_ref().map_or(0, |r| r.len()));
     Ok(Inspection {
         kind: format!("ONNX, {}{by}", opsets.join(", ")),
         inputs: s.inputs.iter().map(port).collect(),
         outputs: s.outputs.iter().map(port).collect(),
         symbols: s.symbols.clone(),
         ops: s.ops.iter().map(|(n, c)| (n.clone(), *c)).collect(),
-        weight_bytes: weights.sum(),
-        structural_inputs: s.needs_values.iter().chain(&s.needs_dims).cloned().collect(),
+        weight_bytes: s.weight_bytes,
+        structural_inputs: s
+            .needs_values
+            .iter()
+            .chain(&s.needs_dims)
+            .chain(&s.needs_outcome)
+            .cloned()
+            .collect(),
         unsupported: s.problems.iter().map(ToString::to_string).collect(),
     })
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 use dvm_fuse::FuseOptions;
 use dvm_ir::{Bindings, DType, Graph, Plan, Tensor};
 
-use crate::Error;
+use crate::flow::{Flow, Stage};
+use crate::{Error, Session};
 
 /// A loaded model. Cloning is cheap and shares everything: the graph, plans, weights and packed weights.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ struct Inner {
     source: Source,
     structural: Structural,
     variants: Mutex<Vec<Arc<Variant>>>,
+    /// Conditions met.
+    outcomes: Mutex<Vec<Arc<Outcome>>>,
 }
 
 enum Source {
@@ -38,13 +41,15 @@ pub struct Structural {
     pub inputs: Vec<String>,
     /// Symbols whose values do.
     pub symbols: Vec<String>,
+    /// The first branch whose condition does.
+    pub branches: Vec<String>,
 }
 
 impl Structural {
     /// Whether the structure is known without any input.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.inputs.is_empty() && self.symbols.is_empty()
+        self.inputs.is_empty() && self.symbols.is_empty() && self.branches.is_empty()
     }
 }
 
@@ -56,21 +61,82 @@ struct Key {
     /// Shapes of all inputs, where an extent decided.
     shapes: Option<Vec<(String, Vec<usize>)>>,
     dims: Vec<(String, i64)>,
+    /// Which way branches went.
+    outcomes: Vec<(Arc<Outcome>, bool)>,
+}
+
+/// A condition that decides what the graph is, and how to get its value.
+struct Outcome {
+    /// What was decided before: a condition means something only then.
+    before: (Vec<(String, Tensor)>, Vec<(String, i64)>, Vec<bool>),
+    graph: Graph,
+    dim: Option<dvm_ir::Dim>,
+    node: String,
+    /// Computes a condition that dims do not tell.
+    session: Mutex<Option<Box<Session>>>,
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Outcome({})", self.node)
+    }
+}
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Outcome) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Outcome {
+    /// The condition's value for these inputs; symbols that no input tells may be given as dims.
+    fn value(&self, inputs: &[(String, Tensor)], dims: &[(String, i64)]) -> Result<bool, Error> {
+        let fail = |e: Error| Error::Bind(format!("the condition of \"{}\": {e}", self.node));
+        if let Some(d) = self.dim {
+            let mut bindings = crate::launch::bind_given(&self.graph, inputs).map_err(fail)?;
+            for (name, value) in dims {
+                if let Some(s) = self.graph.dims.find_symbol(name) {
+                    // Inputs come first; a contradiction shows when they are bound.
+                    let _ = bindings.bind(s, *value);
+                }
+            }
+            let value = self.graph.dims.eval(d, &bindings).map_err(|e| match e {
+                dvm_ir::DimError::Unbound { symbol } => Error::UnboundSymbols { symbols: symbol },
+                e => fail(Error::Bind(e.to_string())),
+            })?;
+            return Ok(value != 0);
+        }
+        let mut session = self.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let session = match &mut *session {
+            Some(s) => s,
+            slot => {
+                let module = Module::from_graph(self.graph.clone())?;
+                let options = crate::Options { threads: Some(1), ..crate::Options::default() };
+                slot.insert(Box::new(Session::new(&module, options)?))
+            }
+        };
+        let used = |n: &str| self.graph.inputs.iter().any(|i| i.name == n);
+        let out = session.run(inputs.iter().filter(|(n, _)| used(n)).cloned()).map_err(fail)?;
+        Ok(out.values().next().is_some_and(|t| t.len() == 1 && t.get(0).as_i64() != 0))
+    }
 }
 
 /// A graph for one set of structural values, with its plan.
 pub(crate) struct Variant {
     key: Key,
     pub(crate) graph: Arc<Graph>,
+    /// The graph split at its controls, where it has any.
+    flow: Mutex<Option<Arc<Flow>>>,
     /// Plans with fusion off and on.
     plans: Mutex<[Option<Arc<Plan>>; 2]>,
     /// Weights packed to panels, shared by every session that packs alike.
     packed: Mutex<Vec<PackedConstant>>,
 }
 
-/// Constant, how it is packed, and its bytes.
-type PackedConstant = (u32, dvm_tile::Pack, Arc<Vec<u8>>);
+/// Address of a constant (plans number them as they like), how it is packed, and its bytes.
+type PackedConstant = (usize, dvm_tile::Pack, Arc<Vec<u8>>);
 
+/// Most conditions kept.
+const MAX_OUTCOMES: usize = 64;
 /// Most graphs kept for different structural values.
 const MAX_VARIANTS: usize = 16;
 
@@ -199,12 +265,25 @@ impl Module {
         opts.base_dir.clone_from(&base_dir);
         let structural = match dvm_onnx::import_model(&model, &opts) {
             Ok(imported) => return Module::from_graph(imported.graph),
-            Err(dvm_onnx::ImportError::NeedsValues { inputs }) => Structural { inputs, symbols: vec![] },
-            Err(dvm_onnx::ImportError::NeedsDims { symbols }) => Structural { inputs: vec![], symbols },
+            Err(dvm_onnx::ImportError::NeedsValues { inputs }) => {
+                Structural { inputs, ..Structural::default() }
+            }
+            Err(dvm_onnx::ImportError::NeedsOutcome { condition }) => {
+                Structural { branches: vec![condition.node], ..Structural::default() }
+            }
+            Err(dvm_onnx::ImportError::NeedsDims { symbols }) => {
+                Structural { symbols, ..Structural::default() }
+            }
             Err(e) => return Err(e.into()),
         };
         let source = Source::Onnx { model: Box::new(model), base_dir };
-        Ok(Module(Arc::new(Inner { name: "model".into(), source, structural, variants: Mutex::default() })))
+        Ok(Module(Arc::new(Inner {
+            name: "model".into(),
+            source,
+            structural,
+            variants: Mutex::default(),
+            outcomes: Mutex::default(),
+        })))
     }
     /// Parses textual IR.
     ///
@@ -236,8 +315,9 @@ impl Module {
             return Err(Error::Graph(all.join("\n")));
         }
         let name = graph.name.clone();
-        let (source, variants) = (Source::Graph(Arc::new(graph)), Mutex::default());
-        Ok(Module(Arc::new(Inner { name, source, structural: Structural::default(), variants })))
+        let source = Source::Graph(Arc::new(graph));
+        let (variants, outcomes) = (Mutex::default(), Mutex::default());
+        Ok(Module(Arc::new(Inner { name, source, structural: Structural::default(), variants, outcomes })))
     }
     /// Name: the file's stem, or the graph's.
     #[must_use]
@@ -259,7 +339,7 @@ impl Module {
     /// The fused plan, given inputs and dims as for [`Module::graph`].
     ///
     /// # Errors
-    /// As [`Module::graph`], or the fuser's.
+    /// As [`Module::graph`], or the fuser's; a graph with controls has no single plan, see [`Module::stages`].
     pub fn plan(
         &self,
         inputs: &[(String, Tensor)],
@@ -269,22 +349,59 @@ impl Module {
         self.variant(inputs, dims)?.plan(fuse).map(|(plan, _)| plan)
     }
 
+    /// The steps of a graph with controls, each part with its plan; of any other graph the one plan there is.
+    ///
+    /// # Errors
+    /// As [`Module::plan`].
+    pub fn stages(
+        &self,
+        inputs: &[(String, Tensor)],
+        dims: &[(String, i64)],
+        fuse: bool,
+    ) -> Result<Vec<Stage>, Error> {
+        let mut out = vec![];
+        self.variant(inputs, dims)?.flow()?.stages(fuse, 0, &mut out)?;
+        Ok(out)
+    }
+
     pub(crate) fn variant(
         &self,
         inputs: &[(String, Tensor)],
         dims: &[(String, i64)],
     ) -> Result<Arc<Variant>, Error> {
         let shapes = || inputs.iter().map(|(n, t)| (n.clone(), t.shape().to_vec())).collect::<Vec<_>>();
+        let given = dims;
         let dims: Vec<(String, i64)> =
             dims.iter().filter(|(n, _)| self.0.structural.symbols.contains(n)).cloned().collect();
         let mut variants = self.0.variants.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let fits = |k: &Key| {
-            k.dims == dims
-                && k.inputs.iter().all(|(n, t)| inputs.iter().any(|(m, u)| n == m && t == u))
-                && k.shapes.as_ref().is_none_or(|s| *s == shapes())
+        // Each condition is asked once.
+        let mut asked: Vec<(Arc<Outcome>, bool)> = vec![];
+        let mut goes = |c: &Arc<Outcome>| -> Result<bool, Error> {
+            if let Some((_, value)) = asked.iter().find(|(a, _)| Arc::ptr_eq(a, c)) {
+                return Ok(*value);
+            }
+            let value = c.value(inputs, given)?;
+            asked.push((c.clone(), value));
+            Ok(value)
         };
-        if let Some(v) = variants.iter().find(|v| fits(&v.key)) {
-            return Ok(v.clone());
+        let mut fits = |k: &Key| -> Result<bool, Error> {
+            if k.dims != dims
+                || !k.inputs.iter().all(|(n, t)| inputs.iter().any(|(m, u)| n == m && t == u))
+                || k.shapes.as_ref().is_some_and(|s| *s != shapes())
+            {
+                return Ok(false);
+            }
+            for (c, value) in &k.outcomes {
+                if goes(c)? != *value {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        for v in variants.iter() {
+            if fits(&v.key)? {
+                return Ok(v.clone());
+            }
         }
         let (graph, key) = match &self.0.source {
             Source::Graph(g) => (g.clone(), Key::default()),
@@ -293,22 +410,74 @@ impl Module {
                 let mut opts = dvm_onnx::ImportOptions::default();
                 opts.base_dir.clone_from(base_dir);
                 opts.dims.clone_from(&dims);
-                let imported = dvm_onnx::import_for(model, &opts, inputs)?;
+                let mut outcomes = vec![];
+                let imported = loop {
+                    let condition = match dvm_onnx::import_for(model, &opts, inputs) {
+                        Ok(done) => break done,
+                        Err(dvm_onnx::ImportError::NeedsOutcome { condition }) => condition,
+                        Err(e) => return Err(e.into()),
+                    };
+                    let decided = condition.decided;
+                    let before = (decided.known, decided.dims, decided.outcomes);
+                    let outcome = self.outcome(before, condition.graph, condition.dim, condition.node);
+                    let value = goes(&outcome)?;
+                    opts.outcomes.push(value);
+                    outcomes.push((outcome, value));
+                };
                 let by = imported.decided_by;
                 let shapes = (by.dims.len() > dims.len()).then(shapes);
-                (Arc::new(imported.graph), Key { inputs: by.known, shapes, dims })
+                (Arc::new(imported.graph), Key { inputs: by.known, shapes, dims, outcomes })
             }
         };
-        let variant = Arc::new(Variant { key, graph, plans: Mutex::default(), packed: Mutex::default() });
+        let variant = Arc::new(Variant { key, ..Variant::of(graph) });
         if variants.len() >= MAX_VARIANTS {
             variants.remove(0);
         }
         variants.push(variant.clone());
         Ok(variant)
     }
+    /// The condition met after these decisions, the same one every time.
+    #[cfg(feature = "onnx")]
+    fn outcome(
+        &self,
+        before: (Vec<(String, Tensor)>, Vec<(String, i64)>, Vec<bool>),
+        graph: Graph,
+        dim: Option<dvm_ir::Dim>,
+        node: String,
+    ) -> Arc<Outcome> {
+        let mut all = self.0.outcomes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(o) = all.iter().find(|o| o.before == before && o.node == node) {
+            return o.clone();
+        }
+        if all.len() >= MAX_OUTCOMES {
+            all.clear();
+        }
+        all.push(Arc::new(Outcome { before, graph, dim, node, session: Mutex::default() }));
+        all[all.len() - 1].clone()
+    }
 }
 
 impl Variant {
+    /// A graph that nothing decided.
+    pub(crate) fn of(graph: Arc<Graph>) -> Variant {
+        Variant {
+            key: Key::default(),
+            graph,
+            flow: Mutex::default(),
+            plans: Mutex::default(),
+            packed: Mutex::default(),
+        }
+    }
+    /// The graph split at its controls.
+    pub(crate) fn flow(&self) -> Result<Arc<Flow>, Error> {
+        let mut flow = self.flow.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(f) = &*flow {
+            return Ok(f.clone());
+        }
+        let made = Arc::new(Flow::new(self.graph.clone())?);
+        *flow = Some(made.clone());
+        Ok(made)
+    }
     /// The inputs that are left where structural values have become constants.
     pub(crate) fn remaining(&self, inputs: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
         let known = |name: &str| self.key.inputs.iter().any(|(n, _)| n == name);
@@ -334,16 +503,17 @@ impl Variant {
         pack: dvm_tile::Pack,
     ) -> Result<(Arc<Vec<u8>>, f64), Error> {
         let mut packed = self.packed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((_, _, data)) = packed.iter().find(|(i, p, _)| *i == index && *p == pack) {
+        let constant = &plan.constants[index as usize];
+        let address = constant.bytes().as_ptr() as usize;
+        if let Some((_, _, data)) = packed.iter().find(|(a, p, _)| *a == address && *p == pack) {
             return Ok((data.clone(), 0.0));
         }
         let start = Instant::now();
-        let constant = &plan.constants[index as usize];
         let (bytes, size) = (constant.bytes(), constant.dtype().size() as u32);
         let data = dvm_bc::layout::pack_panels(bytes, size, &pack.matrices, pack.nr)
             .map_err(|e| Error::Launch(format!("constant {index}: {e}")))?;
         let data = Arc::new(data);
-        packed.push((index, pack, data.clone()));
+        packed.push((address, pack, data.clone()));
         Ok((data, start.elapsed().as_secs_f64() * 1e6))
     }
 }

@@ -12,12 +12,15 @@ pub struct Options {
     pub spec: Option<MachineSpec>,
     /// Encoded programs kept, by shape. At least 1.
     pub cache: usize,
-    /// Most bytes of workspace, inputs and outputs of a run.
+    /// Most bytes of workspace, inputs and outputs of a run. Where data decide shapes or iterations, the largest value means
+    /// 4 GiB.
     pub max_bytes: u64,
-    /// Most time a launch may take; checked between runs of tiles.
+    /// Most time a launch may take (with loops: a run); checked between runs of tiles and before iterations.
     pub timeout: Option<std::time::Duration>,
     /// Most instructions, all tiles counted, that a launch of a bundle may execute.
     pub max_tile_instructions: u64,
+    /// Most iterations of all loops of a run.
+    pub max_iterations: u64,
     /// Fuse ops to kernels. Off, each op is a kernel of its own.
     pub fuse: bool,
     /// Verify and hazard-check what is compiled and panic on a defect. On in builds with debug assertions or the feature
@@ -36,6 +39,7 @@ impl Default for Options {
             max_bytes: u64::MAX,
             timeout: None,
             max_tile_instructions: 1 << 32,
+            max_iterations: 1 << 24,
             fuse: true,
             check: dvm_tile::CHECKS,
             overlap: true,

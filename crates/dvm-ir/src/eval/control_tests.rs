@@ -1,74 +1,8 @@
 //! Controls: text, bytes, rules and meaning.
 
 use crate::eval::eval_graph;
+use crate::testing::controls::{GROW, IF_ELSE_ADD, MASK, READ, SCAN};
 use crate::{Graph, Tensor};
-
-const IF_ELSE_ADD: &str = "\
-graph if_else_add(%x: f32[n], %y: f32[n]) -> (%r) {
-  const %zero: f32[] = 0.0
-  %c: f32[] = reduce %x {op = sum, axes = [0]}
-  %p: bool[] = gt %c, %zero
-  %r: f32[n] = if %p, %x, %y, %x, %y then (%a: f32[n], %b: f32[n]) -> (%s) {
-    %s: f32[n] = add %a, %b
-  } else (%a: f32[n], %b: f32[n]) -> (%s) {
-    %s: f32[n] = sub %a, %b
-  } @\"branch\"
-}
-";
-
-/// Running sums of the rows of `x`, from the last one up, and their number.
-const SCAN: &str = "\
-graph scan(%x: f32[t, n]) -> (%sum, %sums) {
-  const %on: bool[] = true
-  const %zero: f32[] = 0.0
-  %trips: i64[] = dims {values = [t], scalar = true, dtype = i64}
-  %init: f32[n] = expand %zero {shape = [n]}
-  %sum: f32[n], %sums: f32[t, n] = loop %trips, %on, %init, %x {carried = 1, scanned = 1, backward = [0]} \
-do (%i: i64[], %go: bool[], %acc: f32[n], %row: f32[n]) -> (%go, %next, %next \"copy\") {
-    %next: f32[n] = add %acc, %row
-  }
-}
-";
-
-/// A vector that doubles until its length is at least `limit`.
-const GROW: &str = "\
-symbol \"limit[0]\" in ..=
-graph grow(%x: f32[n], %limit: i64[] = [\"limit[0]\"]) -> (%y, %steps) {
-  const %most: i64[] = 100
-  const %on: bool[] = true
-  const %zero: i64[] = 0
-  %y: f32[m], %steps: i64[] = loop %most, %on, %x, %zero {carried = 2, scanned = 0} \
-do (%i: i64[], %go: bool[], %v: f32[k], %s: i64[]) -> (%more, %w, %next) {
-    const %one: i64[] = 1
-    %w: f32[2*k] = concat %v, %v {axis = 0}
-    %next: i64[] = add %s, %one
-    %more: bool[] = dims {values = [lt(2*k, \"limit[0]\")], scalar = true, dtype = bool}
-  }
-}
-";
-
-/// The positive elements, twice.
-const MASK: &str = "\
-graph mask(%x: f32[n]) -> (%r) {
-  const %zero: f32[] = 0.0
-  %p: bool[n] = gt %x, %zero
-  %at: i64[1, count] = nonzero %p
-  %i: i64[count] = reshape %at {shape = [count]}
-  %v: f32[count] = gather %x, %i {axis = 0}
-  %r: f32[count] = add %v, %v
-}
-";
-
-/// `k` ones, k a computed number.
-const READ: &str = "\
-symbol k in 0..=9
-graph read(%x: i64[1]) -> (%r) {
-  const %one: f32[] = 1.0
-  %twice: i64[1] = add %x, %x
-  read %twice = [k] @\"size\"
-  %r: f32[k] = expand %one {shape = [k]}
-}
-";
 
 fn graph(text: &str) -> Graph {
     let g = Graph::from_text(text).unwrap_or_else(|e| panic!("{}", e.render("test", text)));

@@ -2,6 +2,7 @@
 //! random inputs, and a comparison that says where two tensors differ most.
 
 mod accuracy;
+pub mod controls;
 mod families;
 mod random;
 

@@ -85,10 +85,17 @@ impl<'a> Printer<'a> {
     /// Symbols that are declared: all but those of the graph around this one.
     fn symbols(&mut self, outer: Option<&Graph>) {
         let g = self.graph;
+        // Elements that are not declared may be negative.
+        let read = g.controls.iter().filter_map(|c| match &c.kind {
+            ControlKind::Read { elements } => Some(elements),
+            _ => None,
+        });
+        let named = g.inputs.iter().filter_map(|i| i.elements.as_ref());
+        let read: Vec<Option<Symbol>> = read.chain(named).flatten().map(|&d| g.dims.as_symbol(d)).collect();
         for (s, name) in g.dims.symbols() {
             let range = self.symbol_range(s);
             let known = outer.is_some_and(|o| o.dims.find_symbol(name).is_some());
-            if !known && (g.dims.is_value(s) || range != "0..=") {
+            if !known && (g.dims.is_value(s) || range != "0..=" || read.contains(&Some(s))) {
                 let end = if outer.is_some() { ' ' } else { '\n' };
                 put!(self, "symbol {} in {range}{end}", symbol_text(name));
             }

@@ -10,6 +10,7 @@ mod matmul;
 mod norm;
 mod quant;
 mod rearrange;
+mod recurrent;
 mod reduce;
 mod shape;
 
@@ -57,7 +58,8 @@ pub fn table() -> &'static [Family] {
         Family { name: "convolution and pooling", rows: conv::ROWS },
         Family { name: "normalisation", rows: norm::ROWS },
         Family { name: "quantisation", rows: quant::ROWS },
-        Family { name: "control", rows: control::ROWS },
+        Family { name: "recurrence", rows: recurrent::ROWS },
+        Family { name: "control flow and shapes from data", rows: control::ROWS },
     ]
 }
 
