@@ -1,6 +1,6 @@
 //! Convolution and pooling, made of sliding-window views.
 
-use dvm_ir::{BinaryOp as B, DType, Dim, Op, PadMode, ReduceOp as R, Scalar, UnaryOp as U};
+use dvm_ir::{BinaryOp as B, CheckCond, DType, Dim, Op, PadMode, ReduceOp as R, Scalar, UnaryOp as U};
 
 use super::{OpRow, op};
 use crate::cx::{Cx, Outs};
@@ -79,6 +79,9 @@ fn windows(c: &mut Cx<'_, '_>, x: V, kernel: &[i64]) -> Result<Vec<Axis>, Fail> 
         }
         let padded = dims.add(extent, before);
         let padded = dims.add(padded, after);
+        // A window larger than what it slides over is a mistake, not an empty result.
+        c.assume(CheckCond::AtMost(span, padded), &format!("the kernel fits padded axis {}", i + 2))?;
+        let dims = c.dims();
         let free = dims.sub(padded, span);
         let mut count =
             if ceil && auto == "NOTSET" { dims.ceil_div(free, step) } else { dims.floor_div(free, step) };
