@@ -239,10 +239,7 @@ impl<'i, 'm> Cx<'i, 'm> {
             None if self.imp.val(v).runtime || self.imp.local.elems.contains_key(&v.0) => {
                 Err(self.unknown(v))
             }
-            None => match self.imp.extent_symbols() {
-                symbols if symbols.is_empty() => unsupported("the structure depends on a computed extent"),
-                symbols => Err(Fail::NeedsDims(symbols)),
-            },
+            None => Err(self.imp.undecided_by(&elems)),
         }
     }
     /// A rank-0 or one-element integer operand.

@@ -614,6 +614,25 @@ impl<'m> Importer<'m> {
         let told = self.graph.dims.symbols_in(told);
         self.graph.dims.symbols_in([d]).iter().all(|s| told.contains(s))
     }
+    /// What must be given for these dims to be numbers.
+    pub(crate) fn undecided_by(&self, dims: &[Dim]) -> Fail {
+        let symbols = self.graph.dims.symbols_in(dims.iter().copied());
+        let names: Vec<&str> = symbols.iter().map(|&s| self.graph.dims.symbol_name(s)).collect();
+        let outer = self.graph_of(0);
+        let told = |i: &&dvm_ir::Input| {
+            let elements = outer.dims.symbols_in(i.elements.iter().flatten().copied());
+            elements.iter().any(|&s| names.contains(&outer.dims.symbol_name(s)))
+        };
+        let inputs: Vec<String> = outer.inputs.iter().filter(told).map(|i| i.name.clone()).collect();
+        let extents = self.extent_symbols();
+        if !inputs.is_empty() {
+            Fail::NeedsValues(inputs)
+        } else if names.iter().any(|n| extents.iter().any(|e| e == n)) {
+            Fail::NeedsDims(extents)
+        } else {
+            Fail::Unsupported("the structure depends on a computed extent".into())
+        }
+    }
     /// Symbols that stand for extents of the model's inputs.
     pub(crate) fn extent_symbols(&self) -> Vec<String> {
         let graph = self.graph_of(0);

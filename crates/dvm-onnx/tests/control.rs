@@ -305,8 +305,8 @@ fn recurrent_ops() {
                         .init("w", random(&[d, gates * h, i], 1))
                         .init("r", random(&[d, gates * h, h], 2))
                         .init("b", random(&[d, 2 * gates * h], 3))
-                        .init("h0", random(if layout == 0 { &[d, b, h] } else { &[b, d, h] }, 4))
-                        .init("c0", random(if layout == 0 { &[d, b, h] } else { &[b, d, h] }, 5))
+                        .init("h0", random(&if layout == 0 { [d, b, h] } else { [b, d, h] }, 4))
+                        .init("c0", random(&if layout == 0 { [d, b, h] } else { [b, d, h] }, 5))
                         .init("p", random(&[d, 3 * h], 6))
                         .init("len", Tensor::from_slice(&[2], &[2i32, 3]).unwrap());
                     let tail = if states == 2 { ", c0, p" } else { "" };
@@ -325,7 +325,7 @@ fn recurrent_ops() {
                     m = m.node(&call, &attrs);
                     outs.split(", ").fold(m, |m, o| m.output(o))
                 };
-                let xs = random(if layout == 0 { &[s, b, i] } else { &[b, s, i] }, 8);
+                let xs = random(&if layout == 0 { [s, b, i] } else { [b, s, i] }, 8);
                 let graph = |m: &Model| import_model(&m.0, &ImportOptions::default()).unwrap().graph;
                 let (walked, straight) = (graph(&build(x)), graph(&build(x_known)));
                 assert_eq!((walked.controls.len(), straight.controls.len()), (d, 0), "{op} {direction}");

@@ -158,7 +158,7 @@ fn conv(c: &mut Cx<'_, '_>) -> Outs {
     for &d in &ws[2..] {
         match c.dims().as_const(d) {
             Some(k) => kernel.push(k),
-            None => return Err(Fail::NeedsDims(c.imp.extent_symbols())),
+            None => return Err(c.imp.undecided_by(&ws)),
         }
     }
     if c.ints("kernel_shape")?.is_some_and(|k| k != kernel) {

@@ -49,7 +49,7 @@ fn gather_nd(c: &mut Cx<'_, '_>) -> Outs {
     let (xs, is) = (c.shape(x), c.shape(i));
     let Some((&width, lead)) = is.split_last() else { return invalid("the indices have rank 0") };
     let Some(width) = c.dims().as_const(width).and_then(|w| usize::try_from(w).ok()) else {
-        return Err(Fail::NeedsDims(c.imp.extent_symbols()));
+        return Err(c.imp.undecided_by(&is));
     };
     let batch = match usize::try_from(batch) {
         Ok(b) if b <= lead.len() && b + width <= xs.len() => b,

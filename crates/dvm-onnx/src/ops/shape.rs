@@ -158,7 +158,7 @@ fn squeeze(c: &mut Cx<'_, '_>) -> Outs {
                     dvm_ir::Answer::Proven => ones.push(i),
                     dvm_ir::Answer::Disproven => {}
                     // Whether the axis goes decides the rank.
-                    dvm_ir::Answer::Unknown => return Err(Fail::NeedsDims(c.imp.extent_symbols())),
+                    dvm_ir::Answer::Unknown => return Err(c.imp.undecided_by(&[d])),
                 }
             }
             ones
