@@ -33,7 +33,7 @@ pub(crate) struct Buf {
 }
 
 /// A value has no buffer yet.
-const NOWHERE: u32 = u32::MAX;
+pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// A run of instructions at one place of a phase's walk.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub(crate) struct Emitted {
     /// Copy of a value spread over more folds, valid in the current part.
     spread_of: Vec<(Mask, u32)>,
     /// Copy of a value in another dtype, valid in the current part.
-    wide_of: Vec<(DType, u32)>,
+    pub(crate) wide_of: Vec<(DType, u32)>,
     /// Scratch: where each instruction of a part goes.
     moved: Vec<u32>,
 }
@@ -482,42 +482,6 @@ impl<'a> Emit<'a> {
         Ok(buf)
     }
 
-    /// A tile over `mask` in another dtype.
-    pub(crate) fn convert(
-        &mut self,
-        v: u32,
-        buf: u32,
-        mask: Mask,
-        from: DType,
-        to: DType,
-    ) -> Result<u32, Fault> {
-        if from == to {
-            return Ok(buf);
-        }
-        let (rows, cols) = self.grid(mask, v)?;
-        let src = Src::Local(self.local(buf), Mode::Full);
-        let buf = self.tile_buf(mask, to);
-        let dst = self.local(buf);
-        self.push(v, Opcode::VCast, to, Cast { dst, src, from, rows, cols });
-        Ok(buf)
-    }
-
-    /// The tile of an operand over its own mask, in the dtype that its instruction runs in.
-    fn own_as(&mut self, x: u32, to: DType) -> Result<u32, Fault> {
-        let val = &self.sp.vals[x as usize];
-        let (from, mask) = (val.dtype, val.mask);
-        let (dtype, buf) = self.out.wide_of[x as usize];
-        if from != to && buf != NOWHERE && dtype == to {
-            return Ok(buf);
-        }
-        let buf = self.own(x)?;
-        let buf = self.convert(x, buf, mask, from, to)?;
-        if from != to {
-            self.out.wide_of[x as usize] = (to, buf);
-        }
-        Ok(buf)
-    }
-
     /// `op` over the value's tile, cut into rows and columns so that the most operands are read in place.
     fn elementwise<const N: usize>(
         &mut self,
@@ -597,32 +561,5 @@ impl<'a> Emit<'a> {
         let buf = self.convert(v, buf, mask, result, to)?;
         self.place_value(v, buf);
         Ok(())
-    }
-
-    /// A right shift by the narrow dtype's width or more gives 0, though the wide one has bits left.
-    fn narrow_shift(
-        &mut self,
-        v: u32,
-        shifted: u32,
-        by: Src,
-        (narrow, wide): (DType, DType),
-        (rows, cols): (Size, Size),
-    ) -> u32 {
-        let width = u64::from(8 * narrow.size());
-        let full = u64::from(rows.body) * u64::from(cols.body);
-        let inside = self.buf(full, 1, Memory::Ub);
-        let dst = self.local(inside);
-        let again = |e: &mut Self| match by {
-            Src::Local(l, m) => Src::Local(e.local(l.offset), m),
-            Src::Imm(_) => by,
-        };
-        let a = again(self);
-        self.push(v, Opcode::VLt, wide, Binary { dst, a, b: Src::Imm(width), rows, cols });
-        let buf = self.buf(full.saturating_mul(u64::from(wide.size())), wide.size(), Memory::Ub);
-        let a = Src::Local(self.local(inside), Mode::Full);
-        let b = Src::Local(self.local(shifted), Mode::Full);
-        let dst = self.local(buf);
-        self.push(v, Opcode::VSelect, wide, Ternary { dst, a, b, c: Src::Imm(0), rows, cols });
-        buf
     }
 }

@@ -5,23 +5,18 @@
 //! and round once an instruction anyway, and integers wrap, so what is computed in more bits has the right low ones. A right
 //! shift is the exception: it sees where the narrow dtype ends.
 
-use dvm_bc::{Class, DType, Opcode, Target};
+use dvm_bc::{Binary, Cast, Class, DType, Mode, Opcode, Size, Space as Memory, Src, Target, Ternary};
 
+use crate::emit::{Emit, NOWHERE};
 use crate::error::Fault;
 use crate::lower;
-use crate::space::{Node, Space, Val};
+use crate::space::{Mask, Node, Space, Val};
 
 /// What a machine has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Legal {
     /// A bit a dtype, by class; `None` where every class has everything.
     sets: Option<[u16; Class::ALL.len()]>,
-}
-
-impl Default for Legal {
-    fn default() -> Legal {
-        Legal { sets: None }
-    }
 }
 
 impl Legal {
@@ -100,6 +95,71 @@ impl Val {
             Node::CumSum { .. } => Some((Opcode::VCumSum, self.dtype)),
             _ => None,
         }
+    }
+}
+
+impl Emit<'_> {
+    /// A tile over `mask` in another dtype.
+    pub(crate) fn convert(
+        &mut self,
+        v: u32,
+        buf: u32,
+        mask: Mask,
+        from: DType,
+        to: DType,
+    ) -> Result<u32, Fault> {
+        if from == to {
+            return Ok(buf);
+        }
+        let (rows, cols) = self.grid(mask, v)?;
+        let src = Src::Local(self.local(buf), Mode::Full);
+        let buf = self.tile_buf(mask, to);
+        let dst = self.local(buf);
+        self.push(v, Opcode::VCast, to, Cast { dst, src, from, rows, cols });
+        Ok(buf)
+    }
+
+    /// The tile of an operand over its own mask, in the dtype that its instruction runs in.
+    pub(crate) fn own_as(&mut self, x: u32, to: DType) -> Result<u32, Fault> {
+        let val = &self.sp.vals[x as usize];
+        let (from, mask) = (val.dtype, val.mask);
+        let (dtype, buf) = self.out.wide_of[x as usize];
+        if from != to && buf != NOWHERE && dtype == to {
+            return Ok(buf);
+        }
+        let buf = self.own(x)?;
+        let buf = self.convert(x, buf, mask, from, to)?;
+        if from != to {
+            self.out.wide_of[x as usize] = (to, buf);
+        }
+        Ok(buf)
+    }
+
+    /// A right shift by the narrow dtype's width or more gives 0, though the wide one has bits left.
+    pub(crate) fn narrow_shift(
+        &mut self,
+        v: u32,
+        shifted: u32,
+        by: Src,
+        (narrow, wide): (DType, DType),
+        (rows, cols): (Size, Size),
+    ) -> u32 {
+        let width = u64::from(8 * narrow.size());
+        let full = u64::from(rows.body) * u64::from(cols.body);
+        let inside = self.buf(full, 1, Memory::Ub);
+        let dst = self.local(inside);
+        let again = |e: &mut Self| match by {
+            Src::Local(l, m) => Src::Local(e.local(l.offset), m),
+            Src::Imm(_) => by,
+        };
+        let a = again(self);
+        self.push(v, Opcode::VLt, wide, Binary { dst, a, b: Src::Imm(width), rows, cols });
+        let buf = self.buf(full.saturating_mul(u64::from(wide.size())), wide.size(), Memory::Ub);
+        let a = Src::Local(self.local(inside), Mode::Full);
+        let b = Src::Local(self.local(shifted), Mode::Full);
+        let dst = self.local(buf);
+        self.push(v, Opcode::VSelect, wide, Ternary { dst, a, b, c: Src::Imm(0), rows, cols });
+        buf
     }
 }
 

@@ -61,5 +61,6 @@ fn few_event_ids_suffice() {
     }
     assert_eq!(events[0], 0);
     assert!(events[1] > 150 && events[3] > events[1], "{events:?}");
-    assert!(barriers[0] > barriers[1] && barriers[1] > barriers[3], "{barriers:?}");
+    // Sharing and merging leave one id enough for all of these.
+    assert!(barriers[0] > 100 && barriers[1] == 0, "{barriers:?}");
 }
