@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use super::view::{View, dense};
 use crate::Error;
+use crate::engine::code_bytes;
 use crate::launch::extents;
-use crate::session::code_bytes;
 
 /// What an argument of a program is bound to.
 #[derive(Clone, Debug)]
