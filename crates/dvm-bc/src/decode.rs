@@ -10,15 +10,14 @@ const COLLECTIVES: std::ops::RangeInclusive<u8> = 0x08..=0x0f;
 macro_rules! define_decode {
     ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
         #[inline]
-        fn operands(form: Form, _r: &mut Reader<'_>, out: &mut Operands) -> Result<(), Fault> {
+        fn operands(form: Form, _r: &mut Reader<'_>, out: &mut Operands) {
             match form { $(
                 // Instructions of one form often follow each other: their operands are overwritten where they are.
                 Form::$form => match out {
-                    Operands::$form(_o) => { $(_o.$field = Field::decode(_r)?;)* }
-                    _ => *out = Operands::$form(crate::$form { $($field: Field::decode(_r)?,)* }),
+                    Operands::$form(_o) => { $(_o.$field = Field::decode(_r);)* }
+                    _ => *out = Operands::$form(crate::$form { $($field: Field::decode(_r),)* }),
                 },
             )* }
-            Ok(())
         }
     };
 }
@@ -67,11 +66,12 @@ impl<'a> Decoder<'a> {
             return fail(at, format!("{}: length {len} words, {} left", op.mnemonic(), rest.len()));
         }
         let flags = (head >> FLAGS_SHIFT) as u32 & ((1 << FLAGS_BITS) - 1);
-        let mut r = Reader { words: &rest[1..len], flags };
+        let mut r = Reader { words: &rest[1..len], flags, fault: None };
         out.op = op;
         out.dtype = dtype;
         out.sync = sync;
-        if let Err(fault) = operands(op.form(), &mut r, &mut out.operands) {
+        operands(op.form(), &mut r, &mut out.operands);
+        if let Some(fault) = r.fault {
             *out = blank();
             return fail(at, format!("{}: {fault}", op.mnemonic()));
         }

@@ -26,14 +26,27 @@ pub(crate) enum Fault {
 pub(crate) struct Reader<'a> {
     pub(crate) words: &'a [u64],
     pub(crate) flags: u32,
+    /// The first thing that was wrong.
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Reader<'_> {
-    #[inline]
-    pub(crate) fn word(&mut self) -> Result<u64, Fault> {
-        let (&w, rest) = self.words.split_first().ok_or(Fault::Short)?;
-        self.words = rest;
-        Ok(w)
+    #[inline(always)]
+    pub(crate) fn word(&mut self) -> u64 {
+        match self.words.split_first() {
+            Some((&w, rest)) => {
+                self.words = rest;
+                w
+            }
+            None => {
+                self.fail(Fault::Short);
+                0
+            }
+        }
+    }
+    #[cold]
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
     }
     #[inline]
     pub(crate) fn flags(&mut self, bits: u32) -> u32 {
@@ -46,7 +59,8 @@ impl Reader<'_> {
 /// A type that can be an operand.
 pub(crate) trait Field: Sized {
     fn encode(&self, w: &mut Writer<'_>, name: &'static str) -> Result<(), EncodeError>;
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault>;
+    /// What the words say; any value where they say nothing, which the reader then knows.
+    fn decode(r: &mut Reader<'_>) -> Self;
 }
 
 /// Encodes "no extent" in the four bits of an extent.
@@ -68,7 +82,7 @@ impl Field for u64 {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(r: &mut Reader<'_>) -> Self {
         r.word()
     }
 }
@@ -80,8 +94,8 @@ impl Field for i64 {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        Ok(r.word()? as i64)
+    fn decode(r: &mut Reader<'_>) -> Self {
+        r.word() as i64
     }
 }
 
@@ -92,8 +106,8 @@ impl Field for bool {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        Ok(r.flags(1) != 0)
+    fn decode(r: &mut Reader<'_>) -> Self {
+        r.flags(1) != 0
     }
 }
 
@@ -104,9 +118,12 @@ impl Field for DType {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(r: &mut Reader<'_>) -> Self {
         let n = r.flags(4);
-        DType::from_number(n as u8).ok_or(Fault::Number("dtype", u64::from(n)))
+        DType::from_number(n as u8).unwrap_or_else(|| {
+            r.fail(Fault::Number("dtype", u64::from(n)));
+            DType::F32
+        })
     }
 }
 
@@ -117,12 +134,15 @@ impl Field for Init {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(r: &mut Reader<'_>) -> Self {
         match r.flags(2) {
-            0 => Ok(Init::Accumulate),
-            1 => Ok(Init::Always),
-            2 => Ok(Init::First),
-            n => Err(Fault::Number("init", u64::from(n))),
+            0 => Init::Accumulate,
+            1 => Init::Always,
+            2 => Init::First,
+            n => {
+                r.fail(Fault::Number("init", u64::from(n)));
+                Init::Always
+            }
         }
     }
 }
@@ -134,9 +154,9 @@ impl Field for Hints {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(r: &mut Reader<'_>) -> Self {
         let f = r.flags(2);
-        Ok(Hints { sticky: f & 1 != 0, stream: f & 2 != 0 })
+        Hints { sticky: f & 1 != 0, stream: f & 2 != 0 }
     }
 }
 
@@ -147,9 +167,12 @@ impl Field for Pipe {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(r: &mut Reader<'_>) -> Self {
         let n = r.flags(3);
-        Pipe::from_number(n as u8).ok_or(Fault::Number("pipe", u64::from(n)))
+        Pipe::from_number(n as u8).unwrap_or_else(|| {
+            r.fail(Fault::Number("pipe", u64::from(n)));
+            Pipe::V
+        })
     }
 }
 
@@ -162,8 +185,8 @@ impl Field for u8 {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        Ok(r.flags(3) as u8)
+    fn decode(r: &mut Reader<'_>) -> Self {
+        r.flags(3) as u8
     }
 }
 
@@ -173,12 +196,12 @@ fn local_word(l: Local, mode: u64) -> u64 {
     u64::from(l.offset) | (l.space as u64) << 32 | mode << 34
 }
 
-#[inline]
-fn local_of(w: u64, used: u32) -> Result<Local, Fault> {
+#[inline(always)]
+fn local_of(w: u64, used: u32, r: &mut Reader<'_>) -> Local {
     if w >> used != 0 {
-        return Err(Fault::Reserved(w >> used << used));
+        r.fail(Fault::Reserved(w >> used << used));
     }
-    Ok(Local { offset: w as u32, space: Space::ALL[(w >> 32 & 3) as usize] })
+    Local { offset: w as u32, space: Space::ALL[(w >> 32 & 3) as usize] }
 }
 
 impl Field for Local {
@@ -187,9 +210,10 @@ impl Field for Local {
         w.word(local_word(*self, 0));
         Ok(())
     }
-    #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        local_of(r.word()?, 34)
+    #[inline(always)]
+    fn decode(r: &mut Reader<'_>) -> Self {
+        let w = r.word();
+        local_of(w, 34, r)
     }
 }
 
@@ -209,13 +233,13 @@ impl Field for Src {
         }
         Ok(())
     }
-    #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    #[inline(always)]
+    fn decode(r: &mut Reader<'_>) -> Self {
         if r.flags(1) != 0 {
-            return Ok(Src::Imm(r.word()?));
+            return Src::Imm(r.word());
         }
-        let w = r.word()?;
-        Ok(Src::Local(local_of(w, 36)?, Mode::ALL[(w >> 34 & 3) as usize]))
+        let w = r.word();
+        Src::Local(local_of(w, 36, r), Mode::ALL[(w >> 34 & 3) as usize])
     }
 }
 
@@ -232,24 +256,27 @@ impl Field for Size {
         w.word(body | tail << 28 | extent << 56);
         Ok(())
     }
-    #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    #[inline(always)]
+    fn decode(r: &mut Reader<'_>) -> Self {
         const MASK: u64 = (1 << SIZE_BITS) - 1;
-        let w = r.word()?;
+        let w = r.word();
         if w >> 60 != 0 {
-            return Err(Fault::Reserved(w >> 60 << 60));
+            r.fail(Fault::Reserved(w >> 60 << 60));
         }
-        let extent = match w >> 56 {
+        let extent = match w >> 56 & 15 {
             NO_EXTENT => None,
-            e => Some(extent_of(e)?),
+            e => Some(extent_of(e, r)),
         };
-        Ok(Size { body: (w & MASK) as u32, tail: (w >> 28 & MASK) as u32, extent })
+        Size { body: (w & MASK) as u32, tail: (w >> 28 & MASK) as u32, extent }
     }
 }
 
-#[inline]
-fn extent_of(e: u64) -> Result<u8, Fault> {
-    if e < (MAX_PARALLEL + MAX_SEQ) as u64 { Ok(e as u8) } else { Err(Fault::Number("extent", e)) }
+#[inline(always)]
+fn extent_of(e: u64, r: &mut Reader<'_>) -> u8 {
+    if e >= (MAX_PARALLEL + MAX_SEQ) as u64 {
+        r.fail(Fault::Number("extent", e));
+    }
+    e as u8
 }
 
 #[inline]
@@ -263,16 +290,17 @@ fn encode_strides(strides: &Strides, w: &mut Writer<'_>, name: &'static str) -> 
 }
 
 #[inline]
-fn decode_strides(r: &mut Reader<'_>, n: u64) -> Result<Strides, Fault> {
-    if n > (MAX_PARALLEL + MAX_SEQ) as u64 {
-        return Err(Fault::Count("strides", n));
-    }
+fn decode_strides(r: &mut Reader<'_>, n: u64) -> Strides {
     let mut strides = Strides::new();
-    for _ in 0..n {
-        let w = r.word()?;
-        strides.push((extent_of(w & 15)?, signed(w >> 4, STRIDE_BITS)));
+    if n > (MAX_PARALLEL + MAX_SEQ) as u64 {
+        r.fail(Fault::Count("strides", n));
+        return strides;
     }
-    Ok(strides)
+    for _ in 0..n {
+        let w = r.word();
+        strides.push((extent_of(w & 15, r), signed(w >> 4, STRIDE_BITS)));
+    }
+    strides
 }
 
 /// Four flags of count, then a word a stride: extent 4, stride 60.
@@ -284,7 +312,7 @@ impl Field for Strides {
         encode_strides(self, w, name)
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(r: &mut Reader<'_>) -> Self {
         let n = r.flags(4);
         decode_strides(r, u64::from(n))
     }
@@ -300,10 +328,10 @@ impl Field for Mem {
         encode_strides(&self.strides, w, name)
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        let w = r.word()?;
-        let strides = decode_strides(r, w >> 16 & 15)?;
-        Ok(Mem { slot: w as u16, offset: signed(w >> 20, OFFSET_BITS), strides })
+    fn decode(r: &mut Reader<'_>) -> Self {
+        let w = r.word();
+        let strides = decode_strides(r, w >> 16 & 15);
+        Mem { slot: w as u16, offset: signed(w >> 20, OFFSET_BITS), strides }
     }
 }
 
@@ -320,15 +348,16 @@ impl Field for Loops {
         Ok(())
     }
     #[inline]
-    fn decode(r: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(r: &mut Reader<'_>) -> Self {
         let n = r.flags(3);
-        if n > MAX_LOOPS as u32 {
-            return Err(Fault::Count("loops", u64::from(n)));
-        }
         let mut loops = Loops::new();
-        for _ in 0..n {
-            loops.push(Loop { count: Size::decode(r)?, stride: i64::decode(r)? });
+        if n > MAX_LOOPS as u32 {
+            r.fail(Fault::Count("loops", u64::from(n)));
+            return loops;
         }
-        Ok(loops)
+        for _ in 0..n {
+            loops.push(Loop { count: Size::decode(r), stride: i64::decode(r) });
+        }
+        loops
     }
 }

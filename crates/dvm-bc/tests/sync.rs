@@ -198,6 +198,12 @@ fn broken_synchronisation() {
             "workspace `r` is aligned to 2 bytes",
         ),
         (RING, "%r: ring u8[4096] align 32", "%r: ring u8[4096] align 32 zero", "is only read or of a group"),
+        (
+            RING,
+            "load.f32 l0, $2, cols 1024",
+            "load.f32 l0, $2, cols 1024, hints sticky",
+            "a ring changes from tile to tile",
+        ),
         (RING, "%r: ring", "%r: workspace", "tiles cannot be proved to store to different bytes"),
         (
             RING,

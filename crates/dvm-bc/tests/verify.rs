@@ -490,6 +490,18 @@ fn broken_programs() {
             "t1 phase 1 body #2 store: may meet t1 phase 1 body #0 load of another tile",
         ),
         (STACK, "run sum(%ws, %ws + 256)", "run whole(%ws, %ws + 256)", ""),
+        (
+            ALIAS,
+            "load.f32 l0, $0 + 32*g0 + 16*s0, cols 4",
+            "load.f32 l0, $0 + 32*g0 + 16*s0, cols 4, hints sticky",
+            "#0 load: sticky, but t0 phase 1 body #2 store stores what it loads, through an alias",
+        ),
+        (
+            ALIAS,
+            "      load.f32 l0, $0",
+            "      load.f32 l32, $1 + 32*g0 + 16*s0, cols 4, hints sticky\n      load.f32 l0, $0",
+            "body #0 load: sticky, but t0 phase 1 body #3 store stores what it loads",
+        ),
         // order and coverage
         (
             STACK,

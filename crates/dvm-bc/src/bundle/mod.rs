@@ -287,7 +287,7 @@ impl Bundle {
         let sections = sections::read(file)?;
         // A newer version may have appended to what this one knows.
         let all = |unknown: &[u8]| match unknown {
-            [_, ..] if minor <= MINOR => {
+            [_, ..] if (0..=MINOR).contains(&minor) => {
                 Err(BundleError::Metadata { what: format!("{} bytes follow it", unknown.len()) })
             }
             _ => Ok(()),

@@ -81,32 +81,35 @@ impl Footprint {
         }
 
         // Extremes: a sum of one term an extent (with the ragged counts it decides) and one a fixed dim.
-        let (mut lo, mut hi) = (i128::from(mem.offset), i128::from(mem.offset));
+        // Saturating: what is too large for 64 bits stays larger than any argument.
+        let (mut lo, mut hi) = (mem.offset, mem.offset);
         let (mut tile_lo, mut tile_hi) = (lo, lo);
-        let span = |count: u64, stride: i64| (i128::from(count) - 1) * i128::from(stride);
+        let span = |count: u64, stride: i64| {
+            i64::try_from(count).unwrap_or(i64::MAX).saturating_sub(1).saturating_mul(stride)
+        };
         for d in dims.iter().filter(|d| d.extent.is_none()) {
             let s = span(d.body, d.stride);
-            lo += s.min(0);
-            hi += s.max(0);
+            lo = lo.saturating_add(s.min(0));
+            hi = hi.saturating_add(s.max(0));
         }
         for d in dims {
             let s = span(d.body.max(1), d.stride);
-            tile_lo += s.min(0);
-            tile_hi += s.max(0);
+            tile_lo = tile_lo.saturating_add(s.min(0));
+            tile_hi = tile_hi.saturating_add(s.max(0));
         }
         for (e, (&extent, &s)) in extents.iter().zip(&stride).enumerate() {
             let ragged = || dims.iter().filter(|d| d.extent == Some(e as u8));
-            let last = i128::from(extent) - 1;
-            let mut reach: Option<(i128, i128)> = None;
-            let mut at = |index: i128, count: fn(&Dim) -> u64| {
-                let (mut l, mut h) = (index * i128::from(s), index * i128::from(s));
+            let last = i64::from(extent) - 1;
+            let mut reach: Option<(i64, i64)> = None;
+            let mut at = |index: i64, count: fn(&Dim) -> u64| {
+                let (mut l, mut h) = (index.saturating_mul(s), index.saturating_mul(s));
                 for d in ragged() {
                     if count(d) == 0 {
                         return;
                     }
                     let s = span(count(d), d.stride);
-                    l += s.min(0);
-                    h += s.max(0);
+                    l = l.saturating_add(s.min(0));
+                    h = h.saturating_add(s.max(0));
                 }
                 reach = Some(reach.map_or((l, h), |r| (r.0.min(l), r.1.max(h))));
             };
@@ -116,26 +119,25 @@ impl Footprint {
             }
             at(last, |d| d.tail);
             let Some((l, h)) = reach else { return Err(NoFootprint::Never) };
-            lo += l;
-            hi += h;
+            lo = lo.saturating_add(l);
+            hi = hi.saturating_add(h);
             if e >= parallel {
-                let s = last * i128::from(s);
-                tile_lo += s.min(0);
-                tile_hi += s.max(0);
+                let s = last.saturating_mul(s);
+                tile_lo = tile_lo.saturating_add(s.min(0));
+                tile_hi = tile_hi.saturating_add(s.max(0));
             }
         }
-        hi += i128::from(unit);
-        tile_hi += i128::from(unit);
-        if hi - lo > MAX_SPAN
-            || lo.abs() > MAX_SPAN
-            || tile_hi - tile_lo > MAX_SPAN
-            || tile_lo.abs() > MAX_SPAN
-        {
+        let unit_bytes = i64::try_from(unit).unwrap_or(i64::MAX);
+        hi = hi.saturating_add(unit_bytes);
+        tile_hi = tile_hi.saturating_add(unit_bytes);
+        let far = |x: i64| i128::from(x).abs() > MAX_SPAN;
+        let wide = |lo: i64, hi: i64| i128::from(hi) - i128::from(lo) > MAX_SPAN;
+        if wide(lo, hi) || far(lo) || far(hi) || wide(tile_lo, tile_hi) || far(tile_lo) {
             return bad(format!("touches bytes {lo}..{hi}, further than any argument reaches"));
         }
         let mut f = Footprint {
-            lo: lo as i64,
-            hi: hi as i64,
+            lo,
+            hi,
             unit,
             digits: SmallVec::new(),
             injective: true,
@@ -144,7 +146,7 @@ impl Footprint {
             bytes: 0,
             parallel: [(0, 1); MAX_PARALLEL],
             tiles_disjoint: true,
-            tile: (tile_lo as i64, tile_hi as i64),
+            tile: (tile_lo, tile_hi),
         };
         f.digits(dims, &stride, extents, parallel);
         Ok(f)

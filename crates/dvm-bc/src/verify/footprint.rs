@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A ragged dim of a dense region: within each `period` bytes the first `tail` are valid when `extent` stands last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ragged {
     pub(super) extent: u8,
     pub(super) period: u64,
@@ -17,11 +17,24 @@ pub(super) struct Ragged {
 }
 
 /// Up to as many ragged dims as an instruction can have, copied rather than allocated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RaggedDims {
     len: u8,
-    /// Those from `len` on are zero.
     dims: [Ragged; MAX_LOOPS],
+}
+
+impl Default for RaggedDims {
+    #[inline]
+    fn default() -> RaggedDims {
+        RaggedDims { len: 0, dims: [Ragged { extent: 0, period: 0, tail: 0 }; MAX_LOOPS] }
+    }
+}
+
+impl PartialEq for RaggedDims {
+    #[inline]
+    fn eq(&self, other: &RaggedDims) -> bool {
+        self.len == other.len && self.iter().zip(other.iter()).all(|(a, b)| a == b)
+    }
 }
 
 impl RaggedDims {
@@ -49,29 +62,31 @@ impl std::ops::Deref for RaggedDims {
 }
 
 /// A dense row-major region of local memory, laid out by body counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Region {
     pub(super) bytes: u64,
     /// Bytes of an element.
     pub(super) elem: u32,
+    /// The dims of which less is valid at an extent's last index.
     pub(super) ragged: RaggedDims,
 }
 
 impl Region {
-    /// Row-major over `dims`, outermost first. Saturates, which no space can hold.
+    /// Row-major over `dims`, outermost first, as many as a view has. Saturates, which no space can hold.
     #[inline]
     pub(super) fn dense(dims: &[Size], elem: u32) -> Region {
-        let (mut bytes, mut ragged) = (u64::from(elem), RaggedDims::default());
+        let mut region = Region { bytes: u64::from(elem), elem, ragged: RaggedDims::default() };
         for d in dims.iter().rev() {
-            let inner = bytes;
-            bytes = inner.saturating_mul(u64::from(d.body));
+            let inner = region.bytes;
+            region.bytes = inner.saturating_mul(u64::from(d.body));
             if let Some(extent) = d.extent
                 && d.tail != d.body
             {
-                ragged.push(Ragged { extent, period: bytes, tail: inner.saturating_mul(u64::from(d.tail)) });
+                let tail = inner.saturating_mul(u64::from(d.tail));
+                region.ragged.push(Ragged { extent, period: region.bytes, tail });
             }
         }
-        Region { bytes, elem, ragged }
+        region
     }
     fn one(elem: u32) -> Region {
         Region { bytes: u64::from(elem), elem, ragged: RaggedDims::default() }

@@ -18,29 +18,24 @@ const STICKY: usize = 64;
 
 struct Shape {
     lo: u64,
-    region: Region,
+    bytes: u64,
+    ragged: RaggedDims,
 }
 
 impl Shape {
-    fn hi(&self) -> u64 {
-        self.lo + self.region.bytes
-    }
-    /// Whether every byte a reader of `lo..lo + r.bytes` takes was written.
-    fn serves(&self, lo: u64, r: &Region) -> bool {
-        if lo == self.lo && self.region.bytes == r.bytes && self.region.ragged == r.ragged {
-            return true;
-        }
-        let inside = lo >= self.lo && lo + r.bytes <= self.hi();
+    /// Whether every byte a reader of `lo..lo + bytes` takes was written.
+    fn serves(&self, lo: u64, bytes: u64, ragged: &RaggedDims) -> bool {
+        let inside = lo >= self.lo && lo + bytes <= self.lo + self.bytes;
         inside
-            && self.region.ragged.iter().all(|w| {
+            && self.ragged.iter().all(|w| {
                 let at = lo - self.lo;
-                let in_tail = at % w.period + r.bytes <= w.tail;
+                let in_tail = at % w.period + bytes <= w.tail;
                 let alike = |r: &Ragged| {
                     (r.extent, r.period) == (w.extent, w.period)
                         && r.tail <= w.tail
                         && at.is_multiple_of(w.period)
                 };
-                in_tail || r.ragged.iter().any(alike)
+                in_tail || ragged.iter().any(alike)
             })
     }
 }
@@ -72,20 +67,47 @@ struct Sticky {
 }
 
 /// What a template has done to local memory so far.
-#[derive(Default)]
 pub(super) struct LocalState {
     spaces: [SpaceState; 4],
     panels: Vec<Panel>,
     sticky: Vec<Sticky>,
     /// Every write, for the check of `sticky` at the end: (space, lo, hi, instruction number).
     writes: Vec<(Space, u64, u64, u32)>,
+    /// Regions known to be written, at most one a place: most reads are of what has just been written.
+    recent: [Recent; RECENT],
+    /// What is remembered from an earlier age counts no more.
+    age: u64,
+}
+
+const RECENT: usize = 32;
+
+#[derive(Clone, Copy)]
+struct Recent {
+    age: u64,
+    space: Space,
+    lo: u64,
+    region: Region,
+}
+
+impl Default for LocalState {
+    fn default() -> LocalState {
+        let none = Recent { age: 0, space: Space::Ub, lo: 0, region: Region::dense(&[], 0) };
+        LocalState {
+            spaces: Default::default(),
+            panels: Vec::new(),
+            sticky: Vec::new(),
+            writes: Vec::new(),
+            recent: [none; RECENT],
+            age: 1,
+        }
+    }
 }
 
 /// Where an instruction stands, and where problems go.
 pub(super) struct At<'a> {
     /// The target's block, and bytes of each space.
     pub(super) block: u32,
-    pub(super) capacity: &'a [u64; 4],
+    pub(super) capacity: [u64; 4],
     /// Number in the template.
     pub(super) number: u32,
     pub(super) dtype: DType,
@@ -97,6 +119,7 @@ pub(super) struct At<'a> {
 impl LocalState {
     /// Forgets everything but the allocations.
     pub(super) fn clear(&mut self) {
+        self.age += 1;
         for s in &mut self.spaces {
             s.solid.clear();
             s.shapes.clear();
@@ -108,23 +131,23 @@ impl LocalState {
 
     /// The sequential extents from `first` on are left: what is ragged in them is now as their last index left it.
     pub(super) fn leave(&mut self, first: u8) {
+        self.age += 1;
         for s in &mut self.spaces {
             let (solid, shapes) = (&mut s.solid, &mut s.shapes);
             shapes.retain_mut(|shape| {
-                let lo = shape.lo;
-                let region = &mut shape.region;
+                let Shape { lo, bytes, ragged } = shape;
                 let mut keep = true;
-                region.ragged.retain(|r| {
+                ragged.retain(|r| {
                     if r.extent < first {
                         return true;
                     }
                     // With one period the valid bytes are its beginning; with several there is no simple range.
-                    keep &= r.period >= region.bytes;
-                    region.bytes = region.bytes.min(r.tail);
+                    keep &= r.period >= *bytes;
+                    *bytes = (*bytes).min(r.tail);
                     false
                 });
-                if keep && region.ragged.is_empty() {
-                    solid.add(lo, lo + region.bytes);
+                if keep && ragged.is_empty() {
+                    solid.add(*lo, *lo + *bytes);
                     keep = false;
                 }
                 keep
@@ -136,28 +159,34 @@ impl LocalState {
         }
     }
 
-    /// Whether `lo..lo + region.bytes` is written.
-    fn written(&self, space: Space, lo: u64, region: &Region) -> bool {
+    /// Whether `lo..lo + bytes` is written.
+    fn written(&self, space: Space, lo: u64, bytes: u64, ragged: &RaggedDims) -> bool {
         let s = &self.spaces[space as usize];
-        let hi = lo + region.bytes;
-        s.solid.covers(lo, hi) || s.shapes.iter().rev().any(|w| w.serves(lo, region))
+        s.solid.covers(lo, lo + bytes) || s.shapes.iter().rev().any(|w| w.serves(lo, bytes, ragged))
     }
 
     fn write(&mut self, space: Space, lo: u64, region: &Region) {
         let s = &mut self.spaces[space as usize];
-        let hi = lo + region.bytes;
-        if region.ragged.is_empty() {
+        let (hi, bytes, ragged) = (lo + region.bytes, region.bytes, region.ragged);
+        if ragged.is_empty() {
             s.solid.add(lo, hi);
         } else if !s.solid.covers(lo, hi) {
             // Bytes stay written: older shapes need no update, equal ones no second entry.
-            if s.shapes.iter().any(|w| w.lo == lo && w.region == *region) {
+            if s.shapes.iter().any(|w| w.lo == lo && w.bytes == bytes && w.ragged == ragged) {
                 return;
             }
             if s.shapes.len() == SHAPES {
                 s.shapes.remove(0);
             }
-            s.shapes.push(Shape { lo, region: *region });
+            s.shapes.push(Shape { lo, bytes, ragged });
         }
+    }
+
+    /// Where a region that begins here is remembered.
+    #[inline]
+    fn recent(&mut self, space: Space, lo: u64) -> &mut Recent {
+        let spread = (lo ^ (space as u64) << 60).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &mut self.recent[(spread >> 59) as usize % RECENT]
     }
 
     /// Checks one local use and records what it writes.
@@ -173,13 +202,25 @@ impl LocalState {
     ) -> Option<(u64, u64)> {
         let (lo, hi) = place(at, name, local, space, region.bytes)?;
         if at.runs && region.bytes > 0 {
-            if access.reads() && !self.written(space, lo, region) {
-                at.bad
-                    .push(format!("`{name}` reads {} {lo}..{hi} before all of it is written", space.name()));
+            let age = self.age;
+            let r = self.recent(space, lo);
+            let known = r.age == age && r.lo == lo && r.space == space && r.region == *region;
+            let mut sure = known;
+            if access.reads() && !known {
+                sure = self.written(space, lo, region.bytes, &region.ragged);
+                if !sure {
+                    unwritten(at, name, space, lo, hi);
+                }
             }
             if access.writes() {
                 self.writes.push((space, lo, hi, at.number));
-                self.write(space, lo, region);
+                if !known {
+                    self.write(space, lo, region);
+                }
+                sure = true;
+            }
+            if sure && !known {
+                *self.recent(space, lo) = Recent { age, space, lo, region: *region };
             }
         }
         Some((lo, hi))
@@ -215,8 +256,8 @@ impl LocalState {
             return None;
         }
         let (lo, hi) = (lo as u64, hi as u64);
-        if at.runs && !self.written(Space::Ub, lo, &Region { bytes: hi - lo, elem: 0, ragged }) {
-            at.bad.push(format!("`{name}` reads ub {lo}..{hi} before all of it is written"));
+        if at.runs && !self.written(Space::Ub, lo, hi - lo, &ragged) {
+            unwritten(at, name, Space::Ub, lo, hi);
         }
         Some((lo, hi))
     }
@@ -299,6 +340,11 @@ fn place(at: &mut At<'_>, name: &str, local: Local, space: Space, bytes: u64) ->
             None
         }
     }
+}
+
+#[cold]
+fn unwritten(at: &mut At<'_>, name: &str, space: Space, lo: u64, hi: u64) {
+    at.bad.push(format!("`{name}` reads {} {lo}..{hi} before all of it is written", space.name()));
 }
 
 #[cold]

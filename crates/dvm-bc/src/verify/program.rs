@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::address::{MAX_SPAN, Placed, disjoint, equal, same_tile};
 use super::intervals::Intervals;
 use super::report::{Report, VerifyErrors, Where};
-use super::template::{MemUse, Scratch, TemplateInfo, check as check_template};
+use super::template::{MemUse, Scratch, TemplateInfo, check as check_template, unstuck};
 use super::{InPlace, Limits};
 use crate::{Layout, MAX_PARALLEL, Program, Role, Step, Unit};
 
@@ -15,7 +15,7 @@ const WORK: (u64, u64) = (1 << 22, 1 << 10);
 /// What is kept from program to program, so that checking one allocates little.
 #[derive(Default)]
 struct Kept {
-    template: Scratch,
+    template: Box<Scratch>,
     infos: Vec<TemplateInfo>,
     stored: Vec<(Intervals, Intervals)>,
     home: Vec<u32>,
@@ -33,7 +33,7 @@ const KEEP: usize = 256;
 struct Checker<'a> {
     program: &'a Program,
     limits: &'a Limits,
-    template: Scratch,
+    template: Box<Scratch>,
     infos: Vec<TemplateInfo>,
     in_place: InPlace,
     report: Report,
@@ -404,6 +404,15 @@ impl Checker<'_> {
                     continue;
                 }
                 let ok = same_unit && same_tile(px, py) && (!aliased || in_order(x, px, y, py));
+                if ok
+                    && aliased
+                    && let Some((load, store)) = unstuck(x, y)
+                {
+                    self.report.push(
+                        Where::Run(step, b.unit, load),
+                        format!("sticky, but {store} stores what it loads, through an alias"),
+                    );
+                }
                 if ok {
                     if x.write != y.write {
                         self.in_place[ua.template as usize] = true;

@@ -19,6 +19,8 @@ use crate::{
 pub(super) struct MemUse {
     pub(super) slot: u16,
     pub(super) write: bool,
+    /// A load that may be skipped.
+    pub(super) sticky: bool,
     pub(super) at: InstAt,
     pub(super) footprint: Footprint,
 }
@@ -67,6 +69,9 @@ struct Checker<'a> {
     report: &'a mut Report,
     /// Bytes of each space.
     capacity: [u64; 4],
+    /// What the current instruction reads and writes of vector memory.
+    reads: Ranges,
+    writes: Ranges,
     /// Instruction number.
     number: u32,
 }
@@ -111,7 +116,21 @@ pub(super) fn check(
     slots.resize(template.slots.len(), SlotUse::default());
     *info = TemplateInfo { uses, slots, ..TemplateInfo::default() };
     let capacity = Space::ALL.map(|s| target.capacity(s));
-    let mut c = Checker { target, template, index, info, local, sync, rings, report, capacity, number: 0 };
+    let (reads, writes) = (Ranges::default(), Ranges::default());
+    let mut c = Checker {
+        target,
+        template,
+        index,
+        info,
+        local,
+        sync,
+        rings,
+        report,
+        capacity,
+        reads,
+        writes,
+        number: 0,
+    };
     c.template();
 }
 
@@ -227,7 +246,9 @@ impl Checker<'_> {
             self.info.instructions = self.info.instructions.saturating_add(points);
         }
         // What a ragged walk left behind.
-        self.local.leave(parallel.len() as u8);
+        if !phase.seq.is_empty() {
+            self.local.leave(parallel.len() as u8);
+        }
     }
 
     fn inst(&mut self, inst: &Inst, at: InstAt, scope: &Scope<'_>) {
@@ -239,20 +260,14 @@ impl Checker<'_> {
         if !sound(inst, scope.extents.len()) {
             operands(inst, scope.extents.len(), bad);
         }
-        let mut visit = Visit {
-            inst,
-            at,
-            scope,
-            bad,
-            reads: Ranges::new(),
-            writes: Ranges::new(),
-            sticky: None,
-            checker: self,
-        };
-        let total = &mut visit.checker.info.elements;
+        let total = &mut self.info.elements;
         *total = total.saturating_add(elements(inst).saturating_mul(scope.times));
-        uses(inst, visit.checker.target, &mut visit);
-        overlaps(inst, &visit.reads, &visit.writes, visit.bad);
+        let target = self.target;
+        let (block, capacity, number) = (target.block, self.capacity, self.number);
+        let cx = At { block, capacity, number, dtype: inst.dtype, runs: scope.runs, bad };
+        (self.reads.len, self.writes.len) = (0, 0);
+        uses(inst, target, &mut Visit { inst, at, scope, cx, sticky: None, checker: self });
+        overlaps(inst, &self.reads, &self.writes, &mut problems);
         if !problems.is_empty() {
             problems.into_iter().for_each(|message| self.report.push(Where::Inst(at), message));
         }
@@ -411,6 +426,9 @@ impl Checker<'_> {
         if ring && footprint.parallel.iter().any(|p| p.0 != 0) {
             bad.push("moves in a ring with a parallel extent, but a tile has the ring to itself".to_owned());
         }
+        if ring && a.hints.sticky {
+            bad.push("a ring changes from tile to tile, so a load of it cannot be sticky".to_owned());
+        }
         if a.write && !ring && !footprint.tiles_disjoint {
             bad.push("tiles cannot be proved to store to different bytes".to_owned());
         }
@@ -422,7 +440,13 @@ impl Checker<'_> {
         info.writes |= a.write;
         info.plain |= !a.panels;
         info.panels |= a.panels;
-        self.info.uses.push(MemUse { slot: slot_index, write: a.write, at, footprint });
+        self.info.uses.push(MemUse {
+            slot: slot_index,
+            write: a.write,
+            sticky: a.hints.sticky,
+            at,
+            footprint,
+        });
     }
 
     /// Whether a slot is bound to a ring.
@@ -466,6 +490,9 @@ impl Checker<'_> {
                 if disjoint(pa, pb) {
                     continue;
                 }
+                if let Some((load, store)) = unstuck(a, b) {
+                    self.report.push(Where::Inst(load), format!("sticky, but {store} stores what it loads"));
+                }
                 if same_tile(pa, pb) {
                     self.info.in_place |= a.write != b.write;
                 } else {
@@ -479,15 +506,22 @@ impl Checker<'_> {
     }
 }
 
+/// A sticky load and a store, if these are such: when they meet, what is loaded depends on whether the load is skipped.
+pub(super) fn unstuck(a: &MemUse, b: &MemUse) -> Option<(InstAt, InstAt)> {
+    match (a.sticky && !a.write, b.sticky && !b.write) {
+        (true, _) if b.write => Some((a.at, b.at)),
+        (_, true) if a.write => Some((b.at, a.at)),
+        _ => None,
+    }
+}
+
 /// Takes the uses of one instruction.
 struct Visit<'v, 'a> {
     checker: &'v mut Checker<'a>,
     inst: &'v Inst,
     at: InstAt,
     scope: &'v Scope<'v>,
-    bad: &'v mut Problems,
-    reads: Ranges,
-    writes: Ranges,
+    cx: At<'v>,
     /// The extents that move a sticky load whose destination is still to come.
     sticky: Option<u32>,
 }
@@ -495,44 +529,34 @@ struct Visit<'v, 'a> {
 impl Visit<'_, '_> {
     fn stick(&mut self, space: Space, lo: u64, hi: u64) {
         if let Some(moving) = self.sticky.take() {
-            self.checker.sticky(self.inst, self.at, moving, (space, lo, hi), self.bad);
+            self.checker.sticky(self.inst, self.at, moving, (space, lo, hi), self.cx.bad);
         }
-    }
-    /// The local state, and where it is asked from.
-    #[inline]
-    fn state(&mut self) -> (&mut LocalState, At<'_>) {
-        let c = &mut *self.checker;
-        let (dtype, runs) = (self.inst.dtype, self.scope.runs);
-        let (block, capacity) = (c.target.block, &c.capacity);
-        (c.local, At { block, capacity, number: c.number, dtype, runs, bad: self.bad })
     }
 }
 
 impl Sink for Visit<'_, '_> {
     #[inline]
     fn local(&mut self, name: &'static str, access: Access, local: Local, space: Space, region: &Region) {
-        let (state, mut at) = self.state();
-        let Some((lo, hi)) = state.local(&mut at, name, access, local, space, region) else { return };
+        let found = self.checker.local.local(&mut self.cx, name, access, local, space, region);
+        let Some((lo, hi)) = found else { return };
         if space != Space::Ub {
             return;
         }
         if access.reads() {
-            self.reads.push(Range { name, lo, hi, elem: region.elem });
+            self.checker.reads.push(Range { name, lo, hi, elem: region.elem });
         }
         if access.writes() {
-            self.writes.push(Range { name, lo, hi, elem: region.elem });
+            self.checker.writes.push(Range { name, lo, hi, elem: region.elem });
             self.stick(space, lo, hi);
         }
     }
     fn strided(&mut self, name: &'static str, local: Local, dims: &[Dim], unit: u64) {
-        let (state, mut at) = self.state();
-        if let Some((lo, hi)) = state.strided(&mut at, name, local, dims, unit) {
-            self.reads.push(Range { name, lo, hi, elem: 0 });
+        if let Some((lo, hi)) = self.checker.local.strided(&mut self.cx, name, local, dims, unit) {
+            self.checker.reads.push(Range { name, lo, hi, elem: 0 });
         }
     }
     fn panel(&mut self, panel: &PanelUse) {
-        let (state, mut at) = self.state();
-        state.panel(&mut at, panel);
+        self.checker.local.panel(&mut self.cx, panel);
         let lo = u64::from(panel.local.offset) * u64::from(self.checker.target.block);
         self.stick(panel.space, lo, lo.saturating_add(panel.bytes));
     }
@@ -540,7 +564,7 @@ impl Sink for Visit<'_, '_> {
         if access.hints.sticky && !access.write {
             self.sticky = Some(access.mem.strides.iter().fold(0, |m, s| m | 1 << (s.0 & 31)));
         }
-        self.checker.mem(self.inst, access, self.at, self.scope, self.bad);
+        self.checker.mem(self.inst, access, self.at, self.scope, self.cx.bad);
     }
 }
 
@@ -548,6 +572,7 @@ impl Sink for Visit<'_, '_> {
 pub(super) type Problems = SmallVec<[String; 2]>;
 
 /// Bytes of vector memory that an operand takes.
+#[derive(Clone, Copy, Default)]
 struct Range {
     name: &'static str,
     lo: u64,
@@ -555,7 +580,51 @@ struct Range {
     elem: u32,
 }
 
-type Ranges = SmallVec<[Range; 4]>;
+/// As many as an instruction has operands in local memory.
+#[derive(Default)]
+struct Ranges {
+    len: usize,
+    list: [Range; 4],
+}
+
+impl Ranges {
+    #[inline]
+    fn push(&mut self, range: Range) {
+        if let Some(free) = self.list.get_mut(self.len) {
+            *free = range;
+            self.len += 1;
+        }
+    }
+}
+
+impl std::ops::Deref for Ranges {
+    type Target = [Range];
+    #[inline]
+    fn deref(&self) -> &[Range] {
+        &self.list[..self.len.min(4)]
+    }
+}
+
+// Or a range would be forgotten.
+const _: () = assert!(most_operands() <= 4);
+
+macro_rules! define_most {
+    ($($(#[$doc:meta])* $form:ident on $pipe:ident { $($field:ident: $acc:ident $ty:ty),* $(,)? })*) => {
+        /// Memory operands of the form that has most of them.
+        const fn most_operands() -> usize {
+            let (mut most, mut i) = (0, 0);
+            let all = [$(0 $(+ !matches!(Access::$acc, Access::Param) as usize)*,)*];
+            while i < all.len() {
+                if all[i] > most {
+                    most = all[i];
+                }
+                i += 1;
+            }
+            most
+        }
+    };
+}
+for_each_form!(define_most);
 
 fn immediate(name: &str, bits: u64, dtype: DType, bad: &mut Problems) {
     let most = match dtype {
@@ -742,7 +811,7 @@ fn overlaps(inst: &Inst, reads: &Ranges, writes: &Ranges, bad: &mut Problems) {
         matches!(inst.op.form(), Form::Unary | Form::Binary | Form::Ternary | Form::Cast | Form::CumSum);
     let meet = |a: &Range, b: &Range| a.lo < b.hi && b.lo < a.hi;
     for (i, w) in writes.iter().enumerate() {
-        for r in reads.iter().filter(|r| r.name != w.name && meet(r, w)) {
+        for r in reads.iter().filter(|r| meet(r, w) && r.name != w.name) {
             // Equal ranges of equal elements are read in full, whatever the mode says.
             if !(elementwise && (r.lo, r.hi, r.elem) == (w.lo, w.hi, w.elem)) {
                 bad.push(format!(
