@@ -149,7 +149,9 @@ fn walk(c: &Case, phase: usize, depth: usize, at: &mut Vec<u32>, all: &[u32], wr
     if depth == n {
         ok &= run(c, phase, Place::Body, at, all, written);
     } else {
-        for i in 0..c.seqs[phase][depth] {
+        // An empty walk runs what wraps the whole of it, and nothing deeper.
+        let count = if c.seqs[phase].contains(&0) { 0 } else { c.seqs[phase][depth] };
+        for i in 0..count {
             at.push(i);
             ok &= walk(c, phase, depth + 1, at, all, written);
             at.pop();
