@@ -36,8 +36,46 @@ have the size of the result's; no other overlap of what it writes with what it r
 
 NumPy and ONNX semantics. Integers wrap. Float arithmetic is IEEE, round to nearest even; f16 and bf16 compute in f32 and round
 once an instruction. bool is one byte, 0 or 1. Comparisons and `vis_*` write bool; the dtype they are named with is their
-sources'. Two things depend on data and trap: a gather index out of range, and an integer division or remainder by zero. A
-trap reports the first such element in the order of step, tile, instruction and element.
+sources'. What depends on data traps: an index of a gather or scatter out of range, a compressed row too many, and an integer
+division or remainder by zero. A trap reports the first such element in the order of step, tile, instruction and element.
+
+## Order
+
+A core has *pipes*, each a queue that issues its instructions in order. Where the target's pipes are asynchronous they run
+concurrently, and instructions of one pipe may finish in any order; whatever touches common bytes must then be ordered. Elsewhere
+instructions run one after the other, and events are illegal.
+
+| pipe | core | runs |
+| --- | --- | --- |
+| `mte2` | vector | loads and gathers |
+| `v` | vector | vector instructions |
+| `mte3` | vector | stores, scatters |
+| `cmte2` | cube | `load_a`, `load_b`, `bind_b` |
+| `m` | cube | `mmad` |
+| `fix` | cube | `acc_to_ub`, `acc_store` |
+
+A target with `cube` cores of their own has groups of one cube core and `cores / cube` vector cores; elsewhere one core has all
+pipes.
+
+An *event* is a flag named by producing pipe, consuming pipe and a number. Four slots in an instruction's head say what it waits
+for and sets; braces in the text: `{wait mte2.0, set mte3.1, wait_back v.1, set_back v.0, bar}`.
+
+| slot | on an instruction of pipe P |
+| --- | --- |
+| `set Q.i` | when it and all earlier instructions of P have finished, flag P->Q.i goes up; one that is up already traps |
+| `wait Q.i` | it, and so all later ones of P, starts when flag Q->P.i is up, which goes down then |
+| `set_back`, `wait_back` | the same between consecutive executions of the section by one core, over the border of tiles; idle at the last and at the first |
+| `bar` | it starts when all earlier instructions of P have finished |
+
+What needs more slots stands on a `nop` of its pipe. `barrier` drains all pipes of the core. All flags are down when a unit starts
+and when it ends; between steps all cores drain. A load that is skipped because it is `sticky` fires its events all the same.
+
+Cube and vector cores talk through *cross flags*, one set for each tile in flight (two, or as many as a group has vector cores): tile
+t of a group is the work of its vector core t mod the number of them. `xset f` on a pipe fires when that pipe's earlier instructions have
+finished, `xwait f` holds its pipe until then. Each flag in use is set once and waited for once a tile, by different kinds of core;
+one that is waited for first, in program order, is up at first. Where the cores exchange through memory the tile itself goes through a
+*ring*: an argument of which each group has as many copies as tiles in flight. The cube core waits `free`, stores, sets `full`; the vector
+core waits `full`, loads, sets `free`. A group finishes a unit before it starts the next.
 
 ## Encoding
 
