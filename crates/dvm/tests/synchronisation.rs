@@ -1,7 +1,8 @@
 //! The synchronisation that the tiler derives: proved, and hardly ever more than needed.
 
 use dvm::testing::CASES;
-use dvm_bc::{Limits, Verified};
+use dvm::{BundleSession, Module, Options, Outputs, Session, Tensor};
+use dvm_bc::{Limits, Role, Verified};
 use dvm_npu::{MachineSpec, hazard};
 
 /// Part of all synchronisation that may be redundant.
@@ -63,4 +64,65 @@ fn few_event_ids_suffice() {
     assert!(events[1] > 150 && events[3] > events[1], "{events:?}");
     // Sharing and merging leave one id enough for all of these.
     assert!(barriers[0] > 100 && barriers[1] == 0, "{barriers:?}");
+}
+
+/// A session for a machine with separate cube cores runs its programs on the host, as a bundle too.
+#[test]
+fn programs_for_npus_run_on_the_host() {
+    let text = "graph g(%x: f32[b, 300], %y: f32[300, 90], %v: f32[90], %r: f32[90, 70]) -> (%z, %q, %k) {
+  const %zero: f32[] = [0]
+  %p = matmul %x, %y
+  %s = add %p, %v
+  %z = gelu %s {tanh = false}
+  %q = matmul %z, %r
+  %n = matmul %s, %r
+  %k = max %n, %zero
+}
+";
+    let module = Module::from_text(text).unwrap();
+    let shapes: [(&str, &[usize]); 4] =
+        [("x", &[77, 300]), ("y", &[300, 90]), ("v", &[90]), ("r", &[90, 70])];
+    let inputs: Vec<(String, Tensor)> = shapes
+        .iter()
+        .map(|(name, shape)| {
+            let n: usize = shape.iter().product();
+            let data: Vec<f32> =
+                (0..n).map(|i| ((i * 7919 + name.len()) % 613) as f32 / 400.0 - 0.75).collect();
+            ((*name).to_owned(), Tensor::from_slice(shape, &data).unwrap())
+        })
+        .collect();
+    let mut want: Option<Vec<Vec<u8>>> = None;
+    for machine in ["host-ref", "ascend-910b2", "ascend-950", "tiny"] {
+        for threads in [1, 3] {
+            let mut options = Options::default();
+            options.spec = Some(MachineSpec::named(machine).unwrap());
+            options.threads = Some(threads);
+            let mut session = Session::new(&module, options.clone()).unwrap();
+            let outs = session.run(inputs.iter().cloned()).unwrap();
+            let got: Vec<Vec<u8>> = outs.iter().map(|(_, t)| t.bytes().to_vec()).collect();
+            let (bundle, _) = session.bundle(&inputs, true).unwrap();
+            let ring = bundle.programs[0].args.iter().any(|a| a.role == Role::Ring);
+            assert_eq!(ring, machine == "ascend-910b2");
+            // One product has an epilogue, one is stored as it is, one what is above 0 of it.
+            let code = dvm_bc::disasm(&bundle.programs[0]);
+            let stores = match machine {
+                "ascend-910b2" => 3,
+                "ascend-950" => 2,
+                _ => 0,
+            };
+            let relus = code.matches(", relu").count();
+            assert_eq!(
+                (code.matches("acc_store").count(), relus),
+                (stores, usize::from(stores > 0)),
+                "{code}"
+            );
+            let mut again = BundleSession::from_bytes(&bundle.to_bytes().unwrap(), None, &options).unwrap();
+            let mut outputs = Outputs::default();
+            again.run_into(&inputs, &mut outputs).unwrap();
+            for ((_, t), g) in outputs.iter().zip(&got) {
+                assert_eq!(t.bytes(), g, "bundle for {machine}");
+            }
+            assert_eq!(&got, want.get_or_insert_with(|| got.clone()), "{machine}, {threads} threads");
+        }
+    }
 }
