@@ -6,8 +6,6 @@ use dvm_bc::testing::{Dice, single, small_limits};
 use dvm_bc::{Class, Opcode, Size, Verified, disasm};
 use dvm_vm::testing::Vm;
 
-const NO_KERNEL: &str = "the machine has no kernel";
-
 /// Rows, columns, parallel extents.
 fn shapes() -> Vec<(Size, Size, &'static [u32])> {
     let (f, r) = (Size::fixed, Size::ragged);
@@ -42,14 +40,14 @@ fn every_instruction_gives_the_references_bits() {
                     match Verified::new(g.program.clone(), &small_limits()) {
                         Ok(v) => match compare(&v, &g.data(seed), &vm) {
                             Ok(Some(_)) => compared += 1,
-                            Ok(None) => refused = NO_KERNEL.to_owned(),
+                            Ok(None) => refused = "the machine has no kernel".to_owned(),
                             Err(e) => problems.push(format!("{op:?} {dtype} {i}: {e}\n{}", disasm(&v))),
                         },
                         Err(e) => refused = e.to_string(),
                     }
                 }
             }
-            if compared < 15 && refused != NO_KERNEL {
+            if compared < 10 {
                 thin.push(format!("{op:?} {dtype}: {compared} programs; {refused}"));
             }
         }

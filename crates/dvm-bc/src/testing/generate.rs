@@ -176,7 +176,10 @@ pub fn single(
     let mut b = Builder::new(dice, &target, parallel.to_vec());
     b.section(Place::Body);
     b.shape = (rows, cols);
-    b.op_over(op, dtype, rows, cols)?;
+    let _ = b.op_over(op, dtype, rows, cols);
+    if !b.emitted(op) {
+        return None;
+    }
     for t in b.tiles.clone() {
         let _ = b.op_over(Opcode::Store, t.dtype, t.rows, t.cols);
     }

@@ -8,14 +8,13 @@ use crate::{Local, Program, Role, Space, Target};
 
 /// What local memory holds where nothing is defined. No matter: it is never read.
 const UNDEFINED: u8 = 0xa5;
-/// Loaded by more than one tile.
-const MANY: u64 = u64::MAX;
-
-/// Who touched a byte in the current step: tiles numbered through the whole program from 1; 0 for nobody.
+/// Who touched a byte last: tiles numbered through the whole program from 1; 0 for nobody.
 #[derive(Clone, Copy, Default)]
 struct Touched {
     stored: u64,
     loaded: u64,
+    /// Another tile of the step has loaded it, too.
+    shared: bool,
 }
 
 /// What runs keep between instructions.
@@ -44,14 +43,22 @@ struct Checked<'a> {
 impl Checked<'_> {
     fn race(&mut self, at: Address, len: usize, store: bool) -> Result<(), Fault> {
         let Region::Arg(arg) = at.region else { return Ok(()) };
+        let (tile, first, from) = (self.tile, self.first, at.byte as usize);
         if self.private[arg as usize] {
+            // Each group of cores has a copy: what a tile loads it has stored itself.
+            let bytes = &mut self.touched[arg as usize][from..from + len];
+            if store {
+                bytes.iter_mut().for_each(|t| t.stored = tile);
+            } else if bytes.iter().any(|t| t.stored != tile) {
+                let what = format!("tile {tile} loads byte {from} of ring {arg} before it stores it");
+                return Err(Fault::Denied(what));
+            }
             return Ok(());
         }
         let home = self.home[arg as usize];
-        let (tile, first, from) = (self.tile, self.first, at.byte as usize);
         let ours = |t: u64| t < first || t == tile;
         for (i, t) in self.touched[home][from..from + len].iter_mut().enumerate() {
-            let meets = !ours(t.stored) || (store && t.loaded >= first && t.loaded != tile);
+            let meets = !ours(t.stored) || (store && t.loaded >= first && (t.loaded != tile || t.shared));
             if meets {
                 let (byte, verb) = (from + i, if store { "stores" } else { "loads" });
                 let other = if ours(t.stored) { t.loaded } else { t.stored };
@@ -62,9 +69,9 @@ impl Checked<'_> {
             if store {
                 t.stored = tile;
             } else if t.loaded < first {
-                t.loaded = tile;
-            } else if t.loaded != tile {
-                t.loaded = MANY;
+                (t.loaded, t.shared) = (tile, false);
+            } else {
+                t.shared |= t.loaded != tile;
             }
         }
         Ok(())

@@ -3,8 +3,8 @@
 use super::dice::Dice;
 use crate::layout::{acc_bytes, acc_dtype, panel_a_bytes, panel_b_bytes, panel_elem_bytes};
 use crate::{
-    Code, DType, Hints, Inst, Kind, Layout, Local, MAX_PARALLEL, Mem, Phase, Place, Section, Size, Slot,
-    Space, Src, Strides, Target, Template,
+    Code, DType, Hints, Inst, Kind, Layout, Local, MAX_PARALLEL, Mem, Opcode, Phase, Place, Section, Size,
+    Slot, Space, Src, Strides, Target, Template,
 };
 
 /// A tile in vector memory.
@@ -128,6 +128,11 @@ impl<'d, 'b, 't> Builder<'d, 'b, 't> {
         let slots = self.slots.iter().enumerate().map(slot).collect();
         let Builder { kind, parallel, phases, slots: plans, .. } = self;
         (Template { name, kind, slots, parallel, phases }, plans)
+    }
+
+    /// Whether the section has such an instruction.
+    pub(super) fn emitted(&self, op: Opcode) -> bool {
+        self.code.iter().any(|i| i.op == op)
     }
 
     pub(super) fn push(&mut self, inst: Inst) {

@@ -36,7 +36,9 @@ impl Vm {
             Err(e) => return Err(e.to_string()),
         };
         let mut memory = GuardedArgs::new(program, edge).map_err(|e| e.to_string())?;
-        for (i, bytes) in args.iter().enumerate() {
+        // A ring has no bytes here: each worker brings its own.
+        let bound = |i: usize| program.args[i].role != Role::Ring;
+        for (i, bytes) in args.iter().enumerate().filter(|(i, _)| bound(*i)) {
             memory.bytes_mut(i).copy_from_slice(bytes);
         }
         let done: Result<Stats, LaunchError> = if in_place {
