@@ -6,7 +6,7 @@ use dvm_bc::reference::{Math, execute};
 use dvm_bc::{InstAt, Pipe, Program, Role, Space};
 
 use super::deal::{BUDGET, Code, Decoded, Exec, Layout, Run, Share, deal, enqueue, is_group};
-use super::memory::{Core, Range, Record, View};
+use super::memory::{Core, Notes, Range, Record, View};
 use super::schedule::Rng;
 use super::{Breach, Effect, Policy, Schedule};
 
@@ -37,6 +37,7 @@ pub fn run(
         cores: Vec::new(),
         workers: Vec::new(),
         under_way: Vec::new(),
+        notes: Notes::default(),
         finished: Vec::new(),
         clock: 0,
         budget: BUDGET,
@@ -115,6 +116,7 @@ struct Machine<'a> {
     cores: Vec<Core>,
     workers: Vec<Worker>,
     under_way: Vec<Flight>,
+    notes: Notes,
     finished: Vec<Past>,
     clock: u64,
     budget: usize,
@@ -342,6 +344,7 @@ impl Machine<'_> {
             vector: w.core + usize::from(exec.vector),
             slots: &unit.slots,
             record: &mut f.record,
+            notes: &mut self.notes,
             hold,
             asked: Default::default(),
         };

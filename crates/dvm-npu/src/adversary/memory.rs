@@ -45,19 +45,6 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Sorts and joins the ranges.
-    fn close(&mut self) {
-        for list in [&mut self.reads, &mut self.writes] {
-            list.sort_unstable();
-            list.dedup_by(|next, last| {
-                let joins = next.memory == last.memory && next.lo <= last.hi;
-                if joins {
-                    last.hi = last.hi.max(next.hi);
-                }
-                joins
-            });
-        }
-    }
     /// Bytes that both touch, at least one of them writing.
     pub(super) fn conflict(&self, other: &Record) -> Option<Range> {
         meet(&self.writes, &other.writes)
@@ -77,12 +64,76 @@ fn meet(a: &[Range], b: &[Range]) -> Option<Range> {
     None
 }
 
-fn note(list: &mut Vec<Range>, memory: MemoryId, lo: u64, hi: u64) {
-    match list.last_mut() {
-        Some(l) if l.memory == memory && l.lo <= lo && lo <= l.hi => l.hi = l.hi.max(hi),
-        _ if lo < hi => list.push(Range { memory, lo, hi }),
-        _ => {}
+/// A set of bytes, kept as bits while an instruction executes: products ask for the same bytes over and over.
+#[derive(Default)]
+pub(super) struct Touched {
+    maps: Vec<Map>,
+}
+
+struct Map {
+    memory: MemoryId,
+    bits: Vec<u64>,
+    /// Words in use.
+    lo: usize,
+    hi: usize,
+}
+
+impl Touched {
+    fn note(&mut self, memory: MemoryId, lo: u64, hi: u64) {
+        if lo >= hi {
+            return;
+        }
+        let at = self.maps.iter().position(|m| m.memory == memory || m.lo >= m.hi);
+        let at = at.unwrap_or_else(|| {
+            self.maps.push(Map { memory, bits: Vec::new(), lo: 0, hi: 0 });
+            self.maps.len() - 1
+        });
+        let m = &mut self.maps[at];
+        let (first, last) = ((lo / 64) as usize, ((hi - 1) / 64) as usize);
+        if m.bits.len() <= last {
+            m.bits.resize(last + 1, 0);
+        }
+        if m.lo >= m.hi {
+            (m.memory, m.lo, m.hi) = (memory, first, last + 1);
+        }
+        (m.lo, m.hi) = (m.lo.min(first), m.hi.max(last + 1));
+        for word in first..=last {
+            let from = if word == first { lo % 64 } else { 0 };
+            let to = if word == last { (hi - 1) % 64 } else { 63 };
+            m.bits[word] |= u64::MAX << from & u64::MAX >> (63 - to);
+        }
     }
+    /// The ranges in order; forgets them.
+    fn take(&mut self) -> Vec<Range> {
+        let mut out: Vec<Range> = Vec::new();
+        for m in &mut self.maps {
+            let memory = m.memory;
+            for word in m.lo..m.hi {
+                let mut bits = std::mem::take(&mut m.bits[word]);
+                while bits != 0 {
+                    let from = bits.trailing_zeros();
+                    let ones = (bits >> from).trailing_ones();
+                    bits &= if from + ones == 64 { 0 } else { u64::MAX << (from + ones) };
+                    let lo = word as u64 * 64 + u64::from(from);
+                    let hi = lo + u64::from(ones);
+                    match out.last_mut() {
+                        Some(l) if l.memory == memory && l.hi == lo => l.hi = hi,
+                        _ => out.push(Range { memory, lo, hi }),
+                    }
+                }
+            }
+            (m.lo, m.hi) = (0, 0);
+        }
+        out.sort_unstable();
+        out
+    }
+}
+
+/// Reused between instructions.
+#[derive(Default)]
+pub(super) struct Notes {
+    reads: Touched,
+    writes: Touched,
 }
 
 /// All memory of a step, and the place an instruction looks at it from.
@@ -99,6 +150,7 @@ pub(super) struct View<'a> {
     pub(super) vector: usize,
     pub(super) slots: &'a [(u32, u64)],
     pub(super) record: &'a mut Record,
+    pub(super) notes: &'a mut Notes,
     /// Writes go to the record only.
     pub(super) hold: bool,
     /// Blocks of bound operands that were asked for.
@@ -169,8 +221,10 @@ impl View<'_> {
     }
     /// Completes the record.
     pub(super) fn close(&mut self) {
-        self.record.reads.append(self.asked.get_mut());
-        self.record.close();
+        for r in self.asked.take() {
+            self.notes.reads.note(r.memory, r.lo, r.hi);
+        }
+        (self.record.reads, self.record.writes) = (self.notes.reads.take(), self.notes.writes.take());
     }
     fn name(&mut self, place: Local, to: Option<Bound>) {
         let core = self.core(place.space);
@@ -198,7 +252,7 @@ impl Memory for View<'_> {
     }
     fn read(&mut self, at: Address, into: &mut [u8]) -> Result<(), Fault> {
         let (id, lo, hi) = self.range(at, into.len())?;
-        note(&mut self.record.reads, id, lo as u64, hi as u64);
+        self.notes.reads.note(id, lo as u64, hi as u64);
         match at.region {
             Region::Local(space) => {
                 let all = &self.cores[self.core(space)].spaces[space as usize];
@@ -217,7 +271,7 @@ impl Memory for View<'_> {
     }
     fn write(&mut self, at: Address, bytes: &[u8]) -> Result<(), Fault> {
         let (id, lo, hi) = self.range(at, bytes.len())?;
-        note(&mut self.record.writes, id, lo as u64, hi as u64);
+        self.notes.writes.note(id, lo as u64, hi as u64);
         if !self.hold {
             self.store(at.region, lo, bytes);
             return Ok(());
@@ -232,7 +286,7 @@ impl Memory for View<'_> {
     }
     fn bind(&mut self, place: Local, to: Option<Bound>) {
         let (id, lo, hi) = self.handle(place);
-        note(&mut self.record.writes, id, lo, hi);
+        self.notes.writes.note(id, lo, hi);
         if self.hold {
             self.record.binds.push((place, to));
         } else {
