@@ -16,8 +16,28 @@ pub(crate) struct Builder {
     pub(crate) origin: Vec<NodeId>,
     /// The source node being lowered.
     pub(crate) current: NodeId,
-    seen: FxHashMap<(String, Vec<ValueId>), ValueId>,
+    seen: FxHashMap<Key, ValueId>,
     consts: FxHashMap<(DType, Vec<usize>, Vec<u8>), ValueId>,
+}
+
+/// What an op with its operands is, for finding equal ones. The common ops need no text.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Unary(UnaryOp, ValueId),
+    Binary(BinaryOp, ValueId, ValueId),
+    Cast(DType, ValueId),
+    Other(String, Vec<ValueId>),
+}
+
+impl Key {
+    fn new(op: &Op, inputs: &[ValueId]) -> Key {
+        match (op, inputs) {
+            (Op::Unary(u), &[x]) => Key::Unary(*u, x),
+            (Op::Binary(b), &[x, y]) => Key::Binary(*b, x, y),
+            (Op::Cast { to }, &[x]) => Key::Cast(*to, x),
+            _ => Key::Other(format!("{op:?}"), inputs.to_vec()),
+        }
+    }
 }
 
 impl Builder {
@@ -39,7 +59,7 @@ impl Builder {
         if let Some(v) = constants::fold(self, &op, inputs, &ty) {
             return v;
         }
-        let key = (format!("{op:?}"), inputs.to_vec());
+        let key = Key::new(&op, inputs);
         if let Some(&v) = self.seen.get(&key) {
             return v;
         }

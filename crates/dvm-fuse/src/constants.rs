@@ -11,6 +11,10 @@ const MAX_OPERANDS: usize = 65_536;
 
 /// `op(inputs)` as a constant. What the evaluator refuses (a zero divisor) is left for the run to refuse.
 pub(crate) fn fold(b: &mut Builder, op: &Op, inputs: &[ValueId], ty: &TensorType) -> Option<ValueId> {
+    // Almost always something is no constant.
+    if inputs.iter().any(|&v| b.g.constant_of(v).is_none()) {
+        return None;
+    }
     let dims = ty.shape.iter().map(|&d| usize::try_from(b.g.dims.as_const(d)?).ok());
     let result = dims.collect::<Option<Vec<usize>>>()?.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
     if result > MAX_RESULT {

@@ -24,6 +24,7 @@ mod emit;
 mod finish;
 mod lower;
 mod memory;
+mod plain;
 mod regions;
 mod reshape;
 mod schedule;

@@ -31,10 +31,11 @@ pub(crate) fn is_source(op: &Op) -> bool {
 
 /// Lowers a graph that verifies.
 pub(crate) fn lower(source: &Graph, fuse: bool) -> Prim {
-    let (g, origin) = primitives(source);
+    let (mut g, origin) = primitives(source);
     let live = live_nodes(&g);
     let groups = if fuse { columns::find(&g, &live) } else { vec![] };
-    legalise(&g, &origin, &live, &groups)
+    let named = Graph { dims: std::mem::take(&mut g.dims), ..shell(&g) };
+    legalise(named, &g, &origin, &live, &groups)
 }
 
 /// Inputs and outputs by name, no nodes.
@@ -172,11 +173,11 @@ impl Legal {
     }
 }
 
-fn legalise(g: &Graph, origin: &[NodeId], live: &[bool], groups: &[Vec<Column>]) -> Prim {
+/// `named` is the graph to fill; the dims of `g` are in it.
+fn legalise(named: Graph, g: &Graph, origin: &[NodeId], live: &[bool], groups: &[Vec<Column>]) -> Prim {
     let mut is_output = vec![false; g.values.len()];
     g.outputs.iter().for_each(|o| is_output[o.value.index()] = true);
-    let p =
-        Prim { g: shell(g), origin: vec![], placed: vec![], output: vec![], users: vec![], splat: vec![] };
+    let p = Prim { g: named, origin: vec![], placed: vec![], output: vec![], users: vec![], splat: vec![] };
     let mut l = Legal { p, map: vec![None; g.values.len()] };
     for input in &g.inputs {
         let ty = &g.value(input.value).ty;

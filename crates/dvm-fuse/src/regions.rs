@@ -13,6 +13,7 @@ use crate::bits::Bits;
 use crate::emit::{Built, Cx, Fail, build};
 use crate::lower::{Prim, is_source};
 use crate::memory::{Found, State, locate};
+use crate::plain::Plain;
 use crate::{FuseError, FuseLimits, FuseOptions};
 
 /// What a node is to fusion.
@@ -49,6 +50,8 @@ pub(crate) struct Region {
     pub(crate) forced: bool,
     /// Regions that must run before.
     pub(crate) before: Bits,
+    /// What it is made of, where that is plain.
+    plain: Option<Plain>,
 }
 
 /// Regions of a graph.
@@ -301,13 +304,23 @@ impl Grow<'_> {
     /// Gives a node a region of its own, storing first what it needs in memory.
     fn alone(&mut self, n: NodeId, forced: bool) -> Result<(), FuseError> {
         // Each round stores one more value below the node, so it ends.
+        let plain = Plain::with(self.p, &self.r.state, &self.opts.limits, None, n);
         for _ in 0..=self.p.g.nodes.len() {
-            match self.build(&[n]) {
-                Ok(_) => {
+            let built =
+                if plain.is_some() && !cfg!(debug_assertions) { Ok(()) } else { self.build(&[n]).map(drop) };
+            match built {
+                Ok(()) => {
                     let (pull, memory) = self.deps(n);
                     let closed = forced || self.r.state.class[n.index()] == Class::CumSum;
                     let id = self.r.all.len() as u32;
-                    self.r.all.push(Region { members: vec![n], closed, forced, before: Bits::default() });
+                    let before = Bits::default();
+                    self.r.all.push(Region {
+                        members: vec![n],
+                        closed,
+                        forced,
+                        before,
+                        plain: plain.clone(),
+                    });
                     self.r.state.region[n.index()] = Some(id);
                     self.depend(id, &[pull, memory].concat());
                     return Ok(());
@@ -409,13 +422,16 @@ impl Grow<'_> {
         }
         let mut members = self.r.all[r as usize].members.clone();
         insert_sorted(&mut members, n);
-        self.fits(&members)?;
+        let limits = &self.opts.limits;
+        let was = self.r.all[r as usize].plain.as_ref();
+        let mut plain = was.and_then(|x| Plain::with(self.p, &self.r.state, limits, Some((r, x)), n));
+        self.fits(&members, plain.is_some())?;
         // Pull the other producers in, one by one.
         let mut merged = vec![];
         for &q in pull.iter().filter(|&&q| q != r) {
-            match self.try_merge(&members, r, q, &others, &merged) {
-                Ok(all) => {
-                    members = all;
+            match self.try_merge(&members, r, q, &others, &merged, plain.as_ref()) {
+                Ok((all, both)) => {
+                    (members, plain) = (all, both);
                     merged.push(q);
                 }
                 Err(reason) => self.cut(n, q, reason),
@@ -425,6 +441,7 @@ impl Grow<'_> {
             self.r.state.region[m.index()] = Some(r);
         }
         self.r.all[r as usize].members = members;
+        self.r.all[r as usize].plain = plain;
         for &q in &merged {
             let before = std::mem::take(&mut self.r.all[q as usize]).before;
             self.r.all[r as usize].before.union(&before);
@@ -451,7 +468,8 @@ impl Grow<'_> {
         q: u32,
         others: &[u32],
         merged: &[u32],
-    ) -> Result<Vec<NodeId>, String> {
+        plain: Option<&Plain>,
+    ) -> Result<(Vec<NodeId>, Option<Plain>), String> {
         let alone = |x: Class| self.has(q, x);
         if self.r.all[q as usize].closed || alone(Class::ArgReduce) || alone(Class::CumSum) {
             return Err("its producer's kernel is closed".into());
@@ -478,11 +496,25 @@ impl Grow<'_> {
                 return Err("others read it too".into());
             }
         }
-        self.fits(&all)?;
-        Ok(all)
+        let both = plain.zip(self.r.all[q as usize].plain.as_ref());
+        let both = both.and_then(|(a, b)| Plain::merged(self.p, &self.opts.limits, (a, &all), b));
+        self.fits(&all, both.is_some())?;
+        Ok((all, both))
     }
-    /// Whether members make a kernel within the limits.
-    fn fits(&mut self, members: &[NodeId]) -> Result<(), String> {
+    /// Whether members make a kernel within the limits; `plain` where that is known.
+    fn fits(&mut self, members: &[NodeId], plain: bool) -> Result<(), String> {
+        if plain && !cfg!(debug_assertions) {
+            return Ok(());
+        }
+        let fits = self.trial(members);
+        debug_assert!(
+            !plain || fits.is_ok(),
+            "plain nodes {members:?} make no kernel: {fits:?}\n{}",
+            self.p.g
+        );
+        fits
+    }
+    fn trial(&mut self, members: &[NodeId]) -> Result<(), String> {
         let limits = &self.opts.limits;
         if members.len() > limits.ops {
             return Err(format!("limit of {} ops reached", limits.ops));
@@ -510,7 +542,7 @@ impl Grow<'_> {
 
 impl Default for Region {
     fn default() -> Region {
-        Region { members: vec![], closed: true, forced: false, before: Bits::default() }
+        Region { members: vec![], closed: true, forced: false, before: Bits::default(), plain: None }
     }
 }
 

@@ -75,6 +75,10 @@ impl Space {
     pub(crate) fn digits(&self, v: ValueId) -> Option<SmallVec<[Digits; 4]>> {
         self.digits.get(&v)?.iter().cloned().collect()
     }
+    /// Whether every axis of a value is known.
+    fn is_known(&self, v: ValueId) -> bool {
+        self.digits.get(&v).is_some_and(|d| d.iter().all(Option::is_some))
+    }
     /// The digits of one axis of a value.
     pub(crate) fn digits_of(&self, v: ValueId, axis: usize) -> Option<&Digits> {
         self.digits.get(&v)?.get(axis)?.as_ref()
@@ -204,18 +208,18 @@ pub(crate) fn analyse(
 
 /// Spreads known digits along ops until nothing changes.
 fn spread(t: &mut DimTable, p: &Prim, scope: &[NodeId], space: &mut Space) -> Result<(), Fail> {
-    loop {
+    // Up and down in turn, until neither direction has found anything.
+    let (mut quiet, mut up) = (0, true);
+    while quiet < 2 {
         let mut changed = false;
-        for &n in scope.iter().rev() {
+        for i in 0..scope.len() {
+            let n = scope[if up { scope.len() - 1 - i } else { i }];
             changed |= relate(t, p, &p.g.nodes[n.index()], space)?;
         }
-        for &n in scope {
-            changed |= relate(t, p, &p.g.nodes[n.index()], space)?;
-        }
-        if !changed {
-            return Ok(());
-        }
+        quiet = if changed { 0 } else { quiet + 1 };
+        up = !up;
     }
+    Ok(())
 }
 
 /// Ties axis `i` of `u` to axis `j` of `v`.
@@ -242,6 +246,9 @@ fn relate(t: &mut DimTable, p: &Prim, node: &Node, space: &mut Space) -> Result<
     let mut changed = false;
     let right_aligned = |t: &mut DimTable, space: &mut Space, u: ValueId| {
         let from = p.g.shape(u);
+        if from.is_empty() || (space.is_known(u) && space.is_known(out)) {
+            return false;
+        }
         let lead = to.len() - from.len();
         let mut changed = false;
         for i in 0..from.len() {
