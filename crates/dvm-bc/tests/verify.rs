@@ -547,3 +547,33 @@ fn broken_programs() {
     }
     assert!(failures.is_empty(), "\n{failures}");
 }
+
+/// Each limit is met exactly, and exceeded by one.
+#[test]
+fn limits() {
+    let program = asm(&format!("{TARGET}{LAYER_NORM}")).expect("sound");
+    type Field = fn(&mut Limits) -> &mut u64;
+    let rows: &[(Field, u64, &str)] = &[
+        (|l| &mut l.arg_bytes, 800_000, "argument 0: 800000 bytes exceed the limit of 799999"),
+        (
+            |l| &mut l.bytes,
+            1_760_000,
+            "program: arguments of 1760000 bytes together exceed the limit of 1759999",
+        ),
+        (
+            |l| &mut l.local_bytes,
+            4 * 65_536,
+            "target: 262144 bytes of local memory exceed the limit of 262143",
+        ),
+        (|l| &mut l.tiles, 5, "step 0: 5 tiles exceed the limit of 4"),
+        (|l| &mut l.tile_instructions, 5 * 125, "program: executes 625 instructions, the limit is 624"),
+    ];
+    for (field, value, expect) in rows {
+        let mut limits = Limits::default();
+        *field(&mut limits) = *value;
+        assert!(Verified::new(program.clone(), &limits).is_ok(), "{expect}");
+        *field(&mut limits) -= 1;
+        let e = Verified::new(program.clone(), &limits).expect_err(expect).to_string();
+        assert!(e.contains(expect), "gives {e}\nwants {expect}");
+    }
+}

@@ -32,6 +32,8 @@ use crate::Program;
 pub struct Limits {
     /// Bytes of one argument; never more than 2^48.
     pub arg_bytes: u64,
+    /// Bytes of all arguments together.
+    pub bytes: u64,
     /// Bytes of local memory of one core, all spaces together.
     pub local_bytes: u64,
     /// Tiles of one step.
@@ -48,6 +50,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             arg_bytes: 1 << 40,
+            bytes: 1 << 42,
             local_bytes: 1 << 28,
             tiles: 1 << 24,
             tile_instructions: 1 << 40,

@@ -143,6 +143,14 @@ impl Checker<'_> {
             let what = format!("has the name `{}` of argument {i}", self.program.args[j].name);
             self.report.push(Where::Arg(j as u32), what);
         }
+        let (total, most) =
+            (self.program.args.iter().fold(0u64, |n, a| n.saturating_add(a.bytes)), self.limits.bytes);
+        if total > most {
+            self.report.push(
+                Where::Program,
+                format!("arguments of {total} bytes together exceed the limit of {most}"),
+            );
+        }
         for (i, a) in self.program.args.iter().enumerate() {
             let at = Where::Arg(i as u32);
             let size = u64::from(a.dtype.size());
