@@ -238,3 +238,62 @@ fn what_verifies_stays_inside_and_means_one_thing() {
     }
     assert!(ran > 300 && changed > 200, "only {ran} mutants verified, {changed} of them changed");
 }
+
+/// As many rows as there can be, of nothing: no time is spent on them.
+#[test]
+fn empty_rows_take_no_time() {
+    let most = (1usize << 28) - 1;
+    let (rows, none, size) = (n(most), n(0), 4i64);
+    let dtype = DType::F32;
+    let mut l = Locals::default();
+    let [x, y, z] = [l.ub(64), l.ub(64), l.ub(64)];
+    let (a, b) = (l.take(Space::PanelA, 64), l.take(Space::PanelB, 64));
+    let acc = l.take(Space::Acc, 64);
+    let hints = Hints::default();
+    let row = |l| Src::Local(l, Mode::Row);
+    let insts: Vec<Operands> = vec![
+        Load { dst: x, src: mem(0, 0, &[]), rows, cols: none, pitch: size, hints }.into(),
+        Store { dst: mem(1, 0, &[]), src: x, rows, cols: none, pitch: size, hints }.into(),
+        FillStore { dst: mem(1, 0, &[]), value: 0, rows, cols: none, pitch: size, hints }.into(),
+        Unary { dst: y, src: row(x), rows, cols: none }.into(),
+        Binary { dst: y, a: row(x), b: row(x), rows, cols: none }.into(),
+        Ternary { dst: y, a: row(x), b: row(x), c: row(x), rows, cols: none }.into(),
+        Shape { dst: y, src: x, rows: none, cols: rows }.into(),
+        RemovePad { dst: y, src: x, rows, cols: none, pitch: 8 }.into(),
+        ClearPad { dst: y, value: 0, rows, cols: none, pitch: 0 }.into(),
+        SortKv { key: y, value: z, rows, cols: none, descending: false }.into(),
+        Reduce { dst: y, src: x, outer: rows, red: n(3), inner: none, init: Init::Always }.into(),
+        CumSum {
+            dst: y,
+            carry: z,
+            src: x,
+            outer: rows,
+            red: n(3),
+            inner: none,
+            init: Init::Always,
+            exclusive: false,
+            reverse: false,
+        }
+        .into(),
+        LoadA { dst: a, src: mem(0, 0, &[]), m: rows, k: none, row_stride: 0, col_stride: size, hints }
+            .into(),
+        LoadB { dst: b, src: mem(0, 0, &[]), k: none, n: none, row_stride: 0, col_stride: size, hints }
+            .into(),
+        Mmad { acc, a, b, m: rows, n: none, k: none, init: Init::Always }.into(),
+        AccStore { dst: mem(1, 0, &[]), acc, from: dtype, m: rows, n: none, pitch: size, relu: true, hints }
+            .into(),
+    ];
+    let op = |o: &Operands| Opcode::ALL.iter().copied().find(|op| op.form() == o.form()).unwrap();
+    let insts: Vec<Inst> =
+        insts.into_iter().map(|o| Inst { op: op(&o), ..Inst::new(Opcode::Nop, dtype, o) }).collect();
+    let repeated: Vec<Inst> = (0..8).flat_map(|_| insts.clone()).collect();
+    let p = straight(&[(Role::Input, dtype, 4), (Role::Output, dtype, 4)], &repeated);
+    for elide in [false, true] {
+        let mut options = BuildOptions::default();
+        (options.elide, options.strips) = (elide, elide);
+        let started = std::time::Instant::now();
+        run(p.clone(), &options, &[&Bytes::zeroed(16)]);
+        // Some 40 000 000 000 rows: a loop over them would take minutes.
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    }
+}

@@ -6,6 +6,7 @@
 use dvm_bc::{DType, Init};
 
 use super::frame::Frame;
+use super::step::some;
 use super::{Addr, Executable, Indexed, Len, Place};
 use crate::error::{Fault, TrapKind};
 use crate::kernels::shape::{self, Direction};
@@ -156,7 +157,7 @@ impl Frame {
         let (from, to) = (usize::from(ew.size[0]), usize::from(ew.size[3]));
         let cols = ew.cols.get(self.last);
         let mut buffer = Chunk::new();
-        for r in 0..ew.rows.get(self.last) {
+        for r in 0..some(ew.rows.get(self.last), cols) {
             let row = arg.wrapping_offset((r as i64).wrapping_mul(pitch) as isize);
             let acc = acc.wrapping_add(r * ew.row_step[0] as usize);
             let mut at = 0;
@@ -190,7 +191,7 @@ impl Frame {
     ) {
         let (key, value) = (self.at(key), self.at(value).cast::<i64>());
         let (n, pitch, size) = (cols.get(self.last), cols.body as usize, dtype.size() as usize);
-        for r in 0..rows.get(self.last) {
+        for r in 0..some(rows.get(self.last), n) {
             let (key, value) = (key.wrapping_add(r * pitch * size), value.wrapping_add(r * pitch));
             // SAFETY: rules local, apart; counts are below 2^28 (encoding).
             unsafe { sort::sort(dtype, key, value, n, descending, &mut self.items) };
@@ -210,7 +211,7 @@ impl Frame {
         size: u8,
     ) {
         let (dst, from, pitch) = (self.at(dst), cols.get(self.last), pitch as usize);
-        for r in 0..rows.get(self.last) {
+        for r in 0..some(rows.get(self.last), pitch) {
             let pad = dst.wrapping_add((r * pitch + from) * usize::from(size));
             // SAFETY: rules local, counts (columns are no more than the pitch).
             unsafe { shape::fill(u32::from(size), pad, bits, pitch.saturating_sub(from)) };

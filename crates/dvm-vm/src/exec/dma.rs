@@ -5,7 +5,7 @@ use dvm_bc::{
     Local, Loop, Mem, Mmad, Mode, Opcode, ScatterElems, ScatterStore, Size, Src, Store, ViewLoad, ViewStore,
 };
 
-use super::inst::{Resolved, Site, area, product};
+use super::inst::{Resolved, Site, Step, area, product};
 use super::predecode::{Builder, len};
 use super::{BASE_CONST, Indexed, NOT_STICKY, OpKind, Place, ViewLoop};
 use crate::cube;
@@ -48,7 +48,7 @@ impl Site<'_, '_> {
         self.b.charge(inst, area(rows, cols));
         let (local, addr) = (self.b.place(local), self.b.addr(mem));
         let (rows, cols, size) = (len(rows), len(cols), inst.dtype.size() as u8);
-        Some(Some(OpKind::Rows { local, addr, rows, cols, pitch, size, dir, sticky }))
+        Some(Step::Other(OpKind::Rows { local, addr, rows, cols, pitch, size, dir, sticky }))
     }
 
     pub(super) fn view_load(&mut self, inst: &Inst, o: &ViewLoad) -> Resolved {
@@ -73,12 +73,12 @@ impl Site<'_, '_> {
         let size = inst.dtype.size();
         let loops = self.b.view_loops(loops, size, 1);
         let (local, addr) = (self.b.place(local), self.b.addr(mem));
-        Some(Some(OpKind::View { local, addr, loops, size: size as u8, dir, sticky }))
+        Some(Step::Other(OpKind::View { local, addr, loops, size: size as u8, dir, sticky }))
     }
 
     pub(super) fn fill_rows(&mut self, inst: &Inst, o: &FillStore) -> Resolved {
         self.b.charge(inst, area(o.rows, o.cols));
-        Some(Some(OpKind::FillRows {
+        Some(Step::Other(OpKind::FillRows {
             addr: self.b.addr(&o.dst),
             bits: o.value,
             rows: len(o.rows),
@@ -93,7 +93,7 @@ impl Site<'_, '_> {
         let index = (o.index, o.index_dtype);
         let by = self.indexed(inst, index, (o.rows, o.cols), o.stride, o.limit);
         let (local, addr) = (self.b.place(o.dst), self.b.addr(&o.src));
-        Some(Some(OpKind::RowsByIndex { local, addr, by, dir: Direction::Gather }))
+        Some(Step::Other(OpKind::RowsByIndex { local, addr, by, dir: Direction::Gather }))
     }
 
     pub(super) fn scatter_rows(&mut self, inst: &Inst, o: &ScatterStore) -> Resolved {
@@ -101,7 +101,7 @@ impl Site<'_, '_> {
         let index = (o.index, o.index_dtype);
         let by = self.indexed(inst, index, (o.rows, o.cols), o.stride, o.limit);
         let (local, addr) = (self.b.place(o.src), self.b.addr(&o.dst));
-        Some(Some(OpKind::RowsByIndex { local, addr, by, dir: Direction::Scatter }))
+        Some(Step::Other(OpKind::RowsByIndex { local, addr, by, dir: Direction::Scatter }))
     }
 
     pub(super) fn gather_elems(&mut self, inst: &Inst, o: &GatherElems) -> Resolved {
@@ -110,7 +110,7 @@ impl Site<'_, '_> {
         let by = self.indexed(inst, index, (o.rows, o.cols), o.stride, o.limit);
         let (local, addr) = (self.b.place(o.dst), self.b.addr(&o.src));
         let steps = (o.row_stride, o.col_stride);
-        Some(Some(OpKind::ElemsByIndex { local, addr, by, steps, dir: Direction::Gather }))
+        Some(Step::Other(OpKind::ElemsByIndex { local, addr, by, steps, dir: Direction::Gather }))
     }
 
     pub(super) fn scatter_elems(&mut self, inst: &Inst, o: &ScatterElems) -> Resolved {
@@ -119,7 +119,7 @@ impl Site<'_, '_> {
         let by = self.indexed(inst, index, (o.rows, o.cols), o.stride, o.limit);
         let (local, addr) = (self.b.place(o.src), self.b.addr(&o.dst));
         let steps = (o.row_stride, o.col_stride);
-        Some(Some(OpKind::ElemsByIndex { local, addr, by, steps, dir: Direction::Scatter }))
+        Some(Step::Other(OpKind::ElemsByIndex { local, addr, by, steps, dir: Direction::Scatter }))
     }
 
     fn indexed(
@@ -143,7 +143,7 @@ impl Site<'_, '_> {
 
     pub(super) fn compress(&mut self, inst: &Inst, o: &CompressStore) -> Resolved {
         self.b.charge(inst, area(o.rows, o.cols));
-        Some(Some(OpKind::Compress {
+        Some(Step::Other(OpKind::Compress {
             src: self.b.place(o.src),
             addr: self.b.addr(&o.dst),
             mask: self.b.place(o.mask),
@@ -161,7 +161,7 @@ impl Site<'_, '_> {
         let size = inst.dtype.size();
         if self.b.plan.step(self.at).in_place {
             let bytes = i64::from(size);
-            return Some(Some(OpKind::BindPanel {
+            return Some(Step::Other(OpKind::BindPanel {
                 panel: self.b.panel(o.dst),
                 addr: self.b.addr(&o.src),
                 lines: len(o.m),
@@ -192,7 +192,7 @@ impl Site<'_, '_> {
         sticky: bool,
     ) -> Resolved {
         self.b.charge(inst, 3 * area(lines, k));
-        Some(Some(OpKind::Pack {
+        Some(Step::Other(OpKind::Pack {
             pack: cube::pack(inst.dtype, self.b.isa)?,
             panel: self.b.panel(dst),
             local: self.b.place(dst),
@@ -211,7 +211,7 @@ impl Site<'_, '_> {
         if half::is_half(inst.dtype) {
             self.b.narrow_panels.push(panel);
         }
-        Some(Some(OpKind::BindPanel {
+        Some(Step::Other(OpKind::BindPanel {
             panel,
             addr: self.b.addr(&o.src),
             lines: len(o.n),
@@ -225,7 +225,7 @@ impl Site<'_, '_> {
     pub(super) fn product(&mut self, inst: &Inst, o: &Mmad) -> Resolved {
         self.b.charge(inst, area(o.m, o.n) * 2 * u64::from(o.k.body));
         let (a, b) = (self.b.panel(o.a), self.b.panel(o.b));
-        Some(Some(OpKind::Mmad {
+        Some(Step::Other(OpKind::Mmad {
             mmad: cube::mmad(inst.dtype, self.b.narrow_panels.contains(&b), self.b.isa)?,
             acc: self.b.place(o.acc),
             a,
@@ -252,6 +252,6 @@ impl Site<'_, '_> {
         } else {
             None
         };
-        Some(Some(OpKind::AccStore { cast, relu, addr: self.b.addr(&o.dst), pitch: o.pitch }))
+        Some(Step::Other(OpKind::AccStore { cast, relu, addr: self.b.addr(&o.dst), pitch: o.pitch }))
     }
 }

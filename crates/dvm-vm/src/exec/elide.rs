@@ -121,6 +121,7 @@ impl Plan {
         };
         a.plan.access.resize(insts.len(), Access::default());
         a.plan.steps.resize(insts.len(), Step::default());
+        a.plan.ews.resize(insts.len(), None);
         a.collect();
         if a.too_many {
             self.clear();
@@ -282,9 +283,9 @@ impl Analysis<'_> {
             places: Places([Places::FREE; 2 * BUFFERS]),
             too_many: false,
         };
-        for (inst, a) in self.insts.iter().zip(&mut plan.access) {
-            plan.ews.push(elementwise(inst));
-            if let Some(Some(e)) = plan.ews.last() {
+        for ((inst, a), ew) in self.insts.iter().zip(&mut plan.access).zip(&mut plan.ews) {
+            elementwise(inst, ew);
+            if let Some(e) = ew {
                 for (source, bit) in e.sources.iter().zip(&mut a.source) {
                     if let &Some((local, mode, size)) = source {
                         let n = elements(mode, e.rows, e.cols);

@@ -15,8 +15,16 @@ use crate::kernels::half::Halves;
 use crate::kernels::reduce::What;
 use crate::kernels::{self, Kernel};
 
-/// `None` where there is no kernel, `Some(None)` where there is nothing to do.
-pub(super) type Resolved = Option<Option<OpKind>>;
+/// What an instruction becomes.
+pub(super) enum Step {
+    Nothing,
+    /// The elementwise operation with this number. It may join others, and most instructions are such: so it is told apart early.
+    Elementwise(u32),
+    Other(OpKind),
+}
+
+/// `None` where there is no kernel.
+pub(super) type Resolved = Option<Step>;
 
 /// An instruction's place in the template, and who resolves it.
 pub(super) struct Site<'b, 'a> {
@@ -103,7 +111,9 @@ impl Builder<'_> {
         (rows, cols): (Size, Size),
         (kernel, halves): (Kernel, Halves),
     ) -> u32 {
-        let mut ew = Ew {
+        let number = self.ews.len();
+        // Filled where it lies: a copy of what was just written in parts is slow.
+        self.ews.push(Ew {
             kernel,
             halves,
             place: [Place { base: BASE_CONST, off: 0 }; 4],
@@ -117,14 +127,15 @@ impl Builder<'_> {
             spread: false,
             rows: len(rows),
             cols: len(cols),
-        };
+        });
         let mut one = false;
         for (i, &(src, size)) in sources.iter().enumerate() {
-            ew.size[i] = size as u8;
             let (place, mode) = match src {
                 Src::Imm(bits) => (self.imm(bits), Mode::One),
                 Src::Local(local, mode) => (self.source(at, i, local), simplify(mode, rows, cols)),
             };
+            let ew = &mut self.ews[number];
+            ew.size[i] = size as u8;
             ew.place[i] = place;
             match mode {
                 Mode::Full => {
@@ -143,13 +154,13 @@ impl Builder<'_> {
                 Mode::One => one = true,
             }
         }
+        let ew = &mut self.ews[number];
         ew.place[3] = result;
         ew.size[3] = dst_size as u8;
         ew.row_step[3] = cols.body * dst_size;
         ew.spread = one && kernel.wants_runs();
-        ew.plain = !ew.spread && !ew.halves.any();
-        self.ews.push(ew);
-        self.ews.len() as u32 - 1
+        ew.plain = !ew.spread && !halves.any();
+        number as u32
     }
 
     pub(super) fn charge(&mut self, inst: &Inst, elements: u64) {
@@ -170,7 +181,7 @@ impl Builder<'_> {
 
 impl Site<'_, '_> {
     fn nothing<O>(&mut self, _: &Inst, _: &O) -> Resolved {
-        Some(None)
+        Some(Step::Nothing)
     }
 
     /// An elementwise instruction with the kernel for it.
@@ -182,8 +193,7 @@ impl Site<'_, '_> {
         counts: (Size, Size),
         chosen: Option<(Kernel, Halves)>,
     ) -> Resolved {
-        let first = self.number(inst, dst, sources, counts, chosen)?;
-        Some(Some(OpKind::Elementwise { first, count: 1 }))
+        self.number(inst, dst, sources, counts, chosen).map(Step::Elementwise)
     }
 
     fn number(
@@ -210,11 +220,11 @@ impl Site<'_, '_> {
         let ones = [single(o.a, o.rows, o.cols), single(o.b, o.rows, o.cols)];
         let chosen = kernels::binary::choose(inst.op, inst.dtype, ones, self.b.isa);
         let ew = self.number(inst, o.dst, &[(o.a, size), (o.b, size)], (o.rows, o.cols), chosen)?;
-        Some(Some(if kernels::binary::traps(inst.op, inst.dtype) {
-            OpKind::Divide { ew, dtype: inst.dtype }
+        Some(if kernels::binary::traps(inst.op, inst.dtype) {
+            Step::Other(OpKind::Divide { ew, dtype: inst.dtype })
         } else {
-            OpKind::Elementwise { first: ew, count: 1 }
-        }))
+            Step::Elementwise(ew)
+        })
     }
 
     fn ternary(&mut self, inst: &Inst, o: &Ternary) -> Resolved {
@@ -245,7 +255,7 @@ impl Site<'_, '_> {
 
     fn iota(&mut self, inst: &Inst, o: &Iota) -> Resolved {
         self.b.charge(inst, 4 * area(o.rows, o.cols));
-        Some(Some(OpKind::Iota {
+        Some(Step::Other(OpKind::Iota {
             dst: self.b.place(o.dst),
             dtype: inst.dtype,
             base: o.base,
@@ -267,7 +277,7 @@ impl Site<'_, '_> {
     /// A strided move between local tiles.
     fn moved(&mut self, inst: &Inst, dst: Local, src: Local, loops: (u32, u8)) -> Resolved {
         let (dst, src) = (self.b.place(dst), self.b.place(src));
-        Some(Some(OpKind::LocalView { dst, src, loops, size: inst.dtype.size() as u8 }))
+        Some(Step::Other(OpKind::LocalView { dst, src, loops, size: inst.dtype.size() as u8 }))
     }
 
     /// Rows and columns of a dense tile, `steps` bytes apart in the source.
@@ -304,7 +314,7 @@ impl Site<'_, '_> {
 
     fn clear_pad(&mut self, inst: &Inst, o: &ClearPad) -> Resolved {
         self.b.charge(inst, u64::from(o.rows.body).saturating_mul(o.pitch));
-        Some(Some(OpKind::ClearPad {
+        Some(Step::Other(OpKind::ClearPad {
             dst: self.b.place(o.dst),
             bits: o.value,
             rows: len(o.rows),
@@ -317,7 +327,7 @@ impl Site<'_, '_> {
 
     fn sort(&mut self, inst: &Inst, o: &SortKv) -> Resolved {
         self.b.charge(inst, 8 * area(o.rows, o.cols));
-        Some(Some(OpKind::Sort {
+        Some(Step::Other(OpKind::Sort {
             key: self.b.place(o.key),
             value: self.b.place(o.value),
             dtype: inst.dtype,
@@ -329,7 +339,7 @@ impl Site<'_, '_> {
 
     fn reduce(&mut self, inst: &Inst, o: &Reduce) -> Resolved {
         self.b.charge(inst, area(o.outer, o.red) * u64::from(o.inner.body));
-        Some(Some(OpKind::Reduce {
+        Some(Step::Other(OpKind::Reduce {
             dst: self.b.place(o.dst),
             src: self.b.place(o.src),
             what: What::of(inst.op),
@@ -343,7 +353,7 @@ impl Site<'_, '_> {
 
     fn arg_reduce(&mut self, inst: &Inst, o: &ArgReduce) -> Resolved {
         self.b.charge(inst, area(o.outer, o.red) * u64::from(o.inner.body));
-        Some(Some(OpKind::ArgReduce {
+        Some(Step::Other(OpKind::ArgReduce {
             index: self.b.place(o.index),
             value: self.b.place(o.value),
             src: self.b.place(o.src),
@@ -361,7 +371,7 @@ impl Site<'_, '_> {
 
     fn cum_sum(&mut self, inst: &Inst, o: &CumSum) -> Resolved {
         self.b.charge(inst, area(o.outer, o.red) * u64::from(o.inner.body));
-        Some(Some(OpKind::CumSum {
+        Some(Step::Other(OpKind::CumSum {
             dst: self.b.place(o.dst),
             carry: self.b.place(o.carry),
             src: self.b.place(o.src),

@@ -10,7 +10,7 @@ use dvm_bc::{
 use smallvec::SmallVec;
 
 use super::elide::{self, Bound, Plan};
-use super::inst::Site;
+use super::inst::{Site, Step as Resolve};
 use super::uses::{bound_operand, moved};
 use super::{
     Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind,
@@ -310,30 +310,30 @@ impl Builder<'_> {
                 continue;
             }
             let resolved = inst.accept(&mut Site { b: self, at: from + i });
-            if let Some(kind) = resolved.ok_or_else(|| BuildError::Unsupported {
-                template: template.name.clone(),
-                index,
-                mnemonic: inst.op.mnemonic(),
-                dtype: inst.dtype,
-            })? {
-                if let Some((rows, block)) = step.rows {
-                    group = Some(self.ops.len());
-                    self.ops.push(Op { index, kind: OpKind::ByRows { count: 0, rows: len(rows), block } });
+            let Some(resolved) = resolved else { return Err(unsupported(template, index, inst)) };
+            if let (Some((rows, block)), false) = (step.rows, matches!(resolved, Resolve::Nothing)) {
+                group = Some(self.ops.len());
+                self.ops.push(Op { index, kind: OpKind::ByRows { count: 0, rows: len(rows), block } });
+            }
+            match resolved {
+                Resolve::Nothing => continue,
+                Resolve::Elementwise(ew) => {
+                    // It joins the run before it.
+                    if step.joins
+                        && let Some(Op { kind: OpKind::Elementwise { count, .. }, .. }) = self.ops.last_mut()
+                    {
+                        *count += 1;
+                        continue;
+                    }
+                    self.ops.push(Op { index, kind: OpKind::Elementwise { first: ew, count: 1 } });
                 }
-                // An elementwise operation joins the run before it.
-                if step.joins
-                    && let Some(Op { kind: OpKind::Elementwise { count, .. }, .. }) = self.ops.last_mut()
-                {
-                    *count += 1;
-                    continue;
-                }
-                self.ops.push(Op { index, kind });
-                if step.by_rows
-                    && let Some(g) = group
-                    && let OpKind::ByRows { count, .. } = &mut self.ops[g].kind
-                {
-                    *count += 1;
-                }
+                Resolve::Other(kind) => self.ops.push(Op { index, kind }),
+            }
+            if step.by_rows
+                && let Some(g) = group
+                && let OpKind::ByRows { count, .. } = &mut self.ops[g].kind
+            {
+                *count += 1;
             }
         }
         Ok(first..self.ops.len() as u32)
@@ -396,6 +396,16 @@ impl Builder<'_> {
         }
         self.stickies += 1;
         self.stickies - 1
+    }
+}
+
+#[cold]
+fn unsupported(template: &Template, index: u32, inst: &Inst) -> BuildError {
+    BuildError::Unsupported {
+        template: template.name.clone(),
+        index,
+        mnemonic: inst.op.mnemonic(),
+        dtype: inst.dtype,
     }
 }
 

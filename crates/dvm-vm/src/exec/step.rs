@@ -97,12 +97,12 @@ impl Frame {
                     Direction::Gather => (arg, local, pitch, step),
                 };
                 // SAFETY: rules local, argument, aligned, races.
-                unsafe { copy_rows(dst, src, r, bytes, dst_step, src_step) };
+                unsafe { copy_rows(dst, src, some(r, bytes), bytes, dst_step, src_step) };
             }
             OpKind::FillRows { addr, bits, rows, cols, pitch, size } => {
                 let arg = self.address(exe, addr);
                 let n = cols.get(last);
-                for r in 0..rows.get(last) as isize {
+                for r in 0..some(rows.get(last), n) as isize {
                     // SAFETY: rules argument, aligned, races.
                     unsafe { shape::fill(u32::from(size), arg.wrapping_offset(r * pitch as isize), bits, n) };
                 }
@@ -159,16 +159,17 @@ impl Frame {
             OpKind::Iota { dst, dtype, base, strides, row_step, col_step, rows, cols } => {
                 let mut d = self.at(dst);
                 let mut v = base.wrapping_add(self.affine(exe, strides.0, strides.1));
-                for _ in 0..rows.get(last) {
+                let n = cols.get(last);
+                for _ in 0..some(rows.get(last), n) {
                     // SAFETY: rules local.
-                    unsafe { shape::iota(dtype, d, v, col_step, cols.get(last)) };
+                    unsafe { shape::iota(dtype, d, v, col_step, n) };
                     d = d.wrapping_add(cols.body as usize * dtype.size() as usize);
                     v = v.wrapping_add(row_step);
                 }
             }
             OpKind::Reduce { dst, src, what, dtype, outer, red, inner, init } => {
                 let (from, to) = self.rows;
-                let outer_n = outer.get(last).min(to).saturating_sub(from);
+                let outer_n = some(outer.get(last).min(to).saturating_sub(from), inner.get(last));
                 let r = Reduction {
                     what,
                     dtype,
@@ -209,7 +210,7 @@ impl Frame {
                     dtype,
                     largest,
                     last: of_equals_last,
-                    outer: outer.get(last),
+                    outer: some(outer.get(last), inner.get(last)),
                     red: red.get(last),
                     inner: inner.get(last),
                     outer_pitch: red.body as usize * inner.body as usize,
@@ -223,7 +224,7 @@ impl Frame {
             OpKind::CumSum { dst, carry, src, dtype, outer, red, inner, init, exclusive, reverse } => {
                 let r = Running {
                     dtype,
-                    outer: outer.get(last),
+                    outer: some(outer.get(last), inner.get(last)),
                     red: red.get(last),
                     inner: inner.get(last),
                     outer_pitch: red.body as usize * inner.body as usize,
@@ -247,7 +248,7 @@ impl Frame {
                     lines: n,
                     k: steps,
                 };
-                if self.stuck(sticky, arg, lines.mask | k.mask) {
+                if self.stuck(sticky, arg, lines.mask | k.mask) || steps == 0 {
                     return Ok(());
                 }
                 let what = Pack {
@@ -295,8 +296,10 @@ impl Frame {
                     what.m <= left.lines && what.n <= right.lines && what.k <= left.k && what.k <= right.k,
                     "a matrix product larger than its operands"
                 );
-                // SAFETY: rules panel, local, apart; m, n and k were compared above.
-                unsafe { mmad(&what) };
+                if what.m > 0 && what.n > 0 {
+                    // SAFETY: rules panel, local, apart; m, n and k were compared above.
+                    unsafe { mmad(&what) };
+                }
             }
         }
         Ok(())
@@ -330,8 +333,8 @@ impl Frame {
     /// First row, number of rows and elements of a row, with the rows joined to one where they are contiguous.
     fn spans(&self, ew: &Ew, flat: bool) -> (usize, usize, usize) {
         let (first, to) = self.rows;
-        let rows = ew.rows.get(self.last).min(to).saturating_sub(first);
         let cols = ew.cols.get(self.last);
+        let rows = some(ew.rows.get(self.last).min(to).saturating_sub(first), cols);
         if flat && (cols == ew.cols.body as usize || rows <= 1) {
             (first, rows.min(1), cols * rows)
         } else {
@@ -378,7 +381,7 @@ impl Frame {
     /// An integer division: looks for a zero divisor first.
     unsafe fn divide(&self, ew: &Ew, dtype: DType, instruction: u32) -> Result<(), Fault> {
         let (rows, cols) = (ew.rows.get(self.last), ew.cols.get(self.last));
-        for r in 0..rows {
+        for r in 0..some(rows, cols) {
             let [a, b, c, d] = self.row(ew, r);
             let vector = |i: usize| ew.steps >> i & 1 != 0;
             let n = if vector(1) { cols } else { cols.min(1) };
@@ -394,6 +397,12 @@ impl Frame {
         }
         Ok(())
     }
+}
+
+/// `rows`, or none where they are empty: time is spent on elements only.
+#[inline(always)]
+pub(super) fn some(rows: usize, width: usize) -> usize {
+    if width == 0 { 0 } else { rows }
 }
 
 /// Copies rows; joined where both sides are contiguous.

@@ -20,30 +20,47 @@ pub(super) struct Elementwise {
     pub(super) traps: bool,
 }
 
-pub(super) fn elementwise(inst: &Inst) -> Option<Elementwise> {
+impl Elementwise {
+    #[inline(always)]
+    fn source(&mut self, i: usize, src: Src, size: u8) {
+        if let Src::Local(local, mode) = src {
+            self.sources[i] = Some((local, simplify(mode, self.rows, self.cols), size));
+        }
+    }
+}
+
+/// Describes an elementwise instruction, where it is to lie; nothing for others.
+#[inline]
+pub(super) fn elementwise(inst: &Inst, out: &mut Option<Elementwise>) {
     let size = inst.dtype.size() as u8;
-    let none = (Src::Imm(0), 0);
-    let (dst, rows, cols, sources) = match &inst.operands {
-        Operands::Unary(o) => (o.dst, o.rows, o.cols, [(o.src, size), none, none]),
-        Operands::Binary(o) => (o.dst, o.rows, o.cols, [(o.a, size), (o.b, size), none]),
-        Operands::Ternary(o) => {
-            let first = if inst.op == Opcode::VSelect { 1 } else { size };
-            (o.dst, o.rows, o.cols, [(o.a, first), (o.b, size), (o.c, size)])
-        }
-        Operands::Cast(o) => (o.dst, o.rows, o.cols, [(o.src, o.from.size() as u8), none, none]),
-        Operands::Fill(o) => (o.dst, o.rows, o.cols, [none; 3]),
-        Operands::AccToUb(o) => {
-            let source = (Src::Local(o.acc, Mode::Full), o.from.size() as u8);
-            (o.dst, o.m, o.n, [source, none, none])
-        }
-        _ => return None,
+    let begin = |dst, rows, cols| {
+        let out = out;
+        let (size, sources) = (inst.result_dtype().size() as u8, [None; 3]);
+        out.insert(Elementwise { dst, rows, cols, size, sources, traps: false })
     };
-    let sources = sources.map(|(src, size)| match src {
-        Src::Local(local, mode) => Some((local, simplify(mode, rows, cols), size)),
-        Src::Imm(_) => None,
-    });
-    let traps = matches!(inst.operands, Operands::Binary(_)) && binary::traps(inst.op, inst.dtype);
-    Some(Elementwise { dst, rows, cols, size: inst.result_dtype().size() as u8, sources, traps })
+    match &inst.operands {
+        Operands::Unary(o) => begin(o.dst, o.rows, o.cols).source(0, o.src, size),
+        Operands::Binary(o) => {
+            let e = begin(o.dst, o.rows, o.cols);
+            e.source(0, o.a, size);
+            e.source(1, o.b, size);
+            e.traps = binary::traps(inst.op, inst.dtype);
+        }
+        Operands::Ternary(o) => {
+            let e = begin(o.dst, o.rows, o.cols);
+            e.source(0, o.a, if inst.op == Opcode::VSelect { 1 } else { size });
+            e.source(1, o.b, size);
+            e.source(2, o.c, size);
+        }
+        Operands::Cast(o) => begin(o.dst, o.rows, o.cols).source(0, o.src, o.from.size() as u8),
+        Operands::Fill(o) => {
+            begin(o.dst, o.rows, o.cols);
+        }
+        Operands::AccToUb(o) => {
+            begin(o.dst, o.m, o.n).source(0, Src::Local(o.acc, Mode::Full), o.from.size() as u8);
+        }
+        _ => {}
+    }
 }
 
 /// A use of vector or accumulator memory.

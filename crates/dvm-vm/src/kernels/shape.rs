@@ -82,6 +82,9 @@ pub(crate) enum Direction {
 /// # Safety
 /// Every address the loops reach is valid on both sides, aligned to `size`, and the sides do not overlap.
 pub(crate) unsafe fn view(size: u32, dense: *mut u8, strided: *mut u8, loops: &[Stride], dir: Direction) {
+    if loops.iter().any(|l| l.count == 0) {
+        return;
+    }
     // SAFETY: by the caller.
     unsafe {
         match size {
