@@ -176,8 +176,10 @@ fn unary_model(op: Opcode, dtype: DType, v: V) -> V {
                 1.0
             } else if x < 0.0 {
                 -1.0
-            } else {
+            } else if x.is_nan() {
                 x
+            } else {
+                0.0
             }
         }
         VSqrt => in_f32(dtype, x.sqrt()),

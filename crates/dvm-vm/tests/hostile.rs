@@ -252,9 +252,9 @@ fn empty_rows_take_no_time() {
     let hints = Hints::default();
     let row = |l| Src::Local(l, Mode::Row);
     let insts: Vec<Operands> = vec![
-        Load { dst: x, src: mem(0, 0, &[]), rows, cols: none, pitch: size, hints }.into(),
-        Store { dst: mem(1, 0, &[]), src: x, rows, cols: none, pitch: size, hints }.into(),
-        FillStore { dst: mem(1, 0, &[]), value: 0, rows, cols: none, pitch: size, hints }.into(),
+        Load { dst: x, src: common::mem(0, 0, &[]), rows, cols: none, pitch: size, hints }.into(),
+        Store { dst: common::mem(1, 0, &[]), src: x, rows, cols: none, pitch: size, hints }.into(),
+        FillStore { dst: common::mem(1, 0, &[]), value: 0, rows, cols: none, pitch: size, hints }.into(),
         Unary { dst: y, src: row(x), rows, cols: none }.into(),
         Binary { dst: y, a: row(x), b: row(x), rows, cols: none }.into(),
         Ternary { dst: y, a: row(x), b: row(x), c: row(x), rows, cols: none }.into(),
@@ -275,13 +275,38 @@ fn empty_rows_take_no_time() {
             reverse: false,
         }
         .into(),
-        LoadA { dst: a, src: mem(0, 0, &[]), m: rows, k: none, row_stride: 0, col_stride: size, hints }
-            .into(),
-        LoadB { dst: b, src: mem(0, 0, &[]), k: none, n: none, row_stride: 0, col_stride: size, hints }
-            .into(),
+        LoadA {
+            dst: a,
+            src: common::mem(0, 0, &[]),
+            m: rows,
+            k: none,
+            row_stride: 0,
+            col_stride: size,
+            hints,
+        }
+        .into(),
+        LoadB {
+            dst: b,
+            src: common::mem(0, 0, &[]),
+            k: none,
+            n: none,
+            row_stride: 0,
+            col_stride: size,
+            hints,
+        }
+        .into(),
         Mmad { acc, a, b, m: rows, n: none, k: none, init: Init::Always }.into(),
-        AccStore { dst: mem(1, 0, &[]), acc, from: dtype, m: rows, n: none, pitch: size, relu: true, hints }
-            .into(),
+        AccStore {
+            dst: common::mem(1, 0, &[]),
+            acc,
+            from: dtype,
+            m: rows,
+            n: none,
+            pitch: size,
+            relu: true,
+            hints,
+        }
+        .into(),
     ];
     let op = |o: &Operands| Opcode::ALL.iter().copied().find(|op| op.form() == o.form()).unwrap();
     let insts: Vec<Inst> =
