@@ -41,7 +41,7 @@ pub struct Split {
 }
 
 /// Most dims of all parts together: each has those of the whole graph.
-const MAX_DIMS: usize = 1 << 24;
+const MAX_DIMS: usize = 1 << 20;
 
 /// Splits a graph that verifies at its controls.
 ///

@@ -180,26 +180,6 @@ impl Graph {
         f(self);
         self.controls.iter().flat_map(|c| &c.bodies).for_each(|b| b.visit(f));
     }
-    /// Symbols that a control binds: elements that are read, and those that are an extent of a result and of no input.
-    #[must_use]
-    pub fn late_symbols(&self) -> Vec<Dim> {
-        let mut known: Vec<Dim> = vec![];
-        for i in &self.inputs {
-            known.extend(self.values.get(i.value.index()).iter().flat_map(|v| &v.ty.shape));
-            known.extend(i.elements.iter().flatten());
-        }
-        let mut out: Vec<Dim> = vec![];
-        for c in &self.controls {
-            let shapes = c.outputs.iter().filter_map(|v| self.values.get(v.index()));
-            let read = if let ControlKind::Read { elements } = &c.kind { elements.as_slice() } else { &[] };
-            for &d in shapes.flat_map(|v| &v.ty.shape).chain(read) {
-                if self.dims.as_symbol(d).is_some() && !known.contains(&d) && !out.contains(&d) {
-                    out.push(d);
-                }
-            }
-        }
-        out
-    }
     /// Every dim that values, ops, controls and checks mention.
     #[must_use]
     pub fn mentioned_dims(&self) -> Vec<Dim> {

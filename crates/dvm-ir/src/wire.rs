@@ -447,6 +447,7 @@ fn kind_of(a: &Attr) -> AttrKind {
 mod tests {
     use super::*;
     use crate::Scalar;
+    use crate::testing::controls::random_controls;
     use crate::testing::{Config, Rng, random_graph};
 
     fn reseal(bytes: &mut [u8]) {
@@ -499,6 +500,7 @@ mod tests {
         let mut rng = Rng::new(3);
         let seeds: Vec<Vec<u8>> = (0..25)
             .map(|s| random_graph(s, &Config::default()).graph.to_bytes())
+            .chain((0..5).map(|s| random_controls(s).to_bytes()))
             .filter(|b| b.len() < 8192)
             .collect();
         let (mut read, mut invalid) = (0, 0);

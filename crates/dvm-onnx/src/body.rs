@@ -14,7 +14,7 @@ use crate::prune::prune;
 use crate::value::V;
 
 /// Most dims that bodies start with, all bodies together.
-const MAX_INHERITED: usize = 1 << 22;
+const MAX_INHERITED: usize = 1 << 21;
 /// Most elements of a computed value that are read for use as sizes.
 const MAX_READ: i64 = 64;
 

@@ -2,12 +2,14 @@
 
 use super::Report;
 use crate::{
-    Answer, Control, ControlKind, DType, Graph, MAX_BODY_DEPTH, MAX_READ_ELEMENTS, TensorType, ValueDef,
-    result_type,
+    Answer, Control, ControlKind, DType, DimTable, Graph, MAX_BODY_DEPTH, MAX_READ_ELEMENTS, TensorType,
+    ValueDef, result_type,
 };
 
 impl Graph {
     pub(super) fn verify_controls(&self, r: &mut Report<'_>, depth: usize) {
+        // One copy for all: a graph may have many controls and many dims.
+        let mut dims = if self.controls.is_empty() { DimTable::new() } else { self.dims.clone() };
         let mut last = 0;
         for (i, c) in self.controls.iter().enumerate() {
             let place = format!("ctl{i} ({c})");
@@ -35,7 +37,7 @@ impl Graph {
             }
             r.at(&place);
             if fine {
-                self.verify_control(r, c);
+                self.verify_control(r, c, &mut dims);
             }
         }
     }
@@ -45,7 +47,9 @@ impl Graph {
         let mut r = Report::new(&self.dims);
         let c = &self.controls[i];
         if self.verify_control_values(&mut r, i, c) {
-            self.verify_control(&mut r, c);
+            // A copy costs no more than the bodies did.
+            let mut dims = if c.bodies.is_empty() { DimTable::new() } else { self.dims.clone() };
+            self.verify_control(&mut r, c, &mut dims);
         }
         r.found.into_iter().next().map(|v| v.message)
     }
@@ -76,7 +80,7 @@ impl Graph {
     }
 
     /// Operands and bodies exist and verify.
-    fn verify_control(&self, r: &mut Report<'_>, c: &Control) {
+    fn verify_control(&self, r: &mut Report<'_>, c: &Control, dims: &mut DimTable) {
         let types: Vec<TensorType> = c.inputs.iter().map(|&v| self.value(v).ty.clone()).collect();
         let (inputs, results) = (c.inputs.len(), c.outputs.len());
         let counts = |r: &mut Report<'_>, what: &str, is: usize, should: usize| {
@@ -135,9 +139,17 @@ impl Graph {
         if !ok {
             return;
         }
-        let mut dims = self.dims.clone();
+        if matches!(c.kind, ControlKind::NonZero) {
+            let (ty, rank) = (&self.value(c.outputs[0]).ty, types[0].shape.len() as i64);
+            let fits = ty.dtype == DType::I64
+                && ty.shape.len() == 2
+                && self.dims.as_const(ty.shape[0]) == Some(rank);
+            let is = self.dims.display_type(ty);
+            r.require(fits, format_args!("its result is {is}, not i64[{rank}, count]"));
+            return;
+        }
         for (i, &v) in c.outputs.iter().enumerate() {
-            match result_type(&c.kind, &c.bodies, &types, i, &mut dims) {
+            match result_type(&c.kind, &c.bodies, &types, i, dims) {
                 Err(e) => r.fail(e),
                 Ok((dtype, shape)) => {
                     let ty = &self.value(v).ty;
