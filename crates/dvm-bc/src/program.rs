@@ -172,5 +172,6 @@ pub struct Program {
     /// Steps in order.
     pub steps: Vec<Step>,
     /// Pairs (input, output) that may be bound to the same memory, because each tile reads what it overwrites.
+    /// The output begins as the input in any case, so that stores may leave parts of it alone.
     pub aliases: Vec<(u32, u32)>,
 }

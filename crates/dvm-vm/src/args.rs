@@ -101,5 +101,14 @@ pub(crate) fn bind(
             _ => {}
         }
     }
+    // What an aliased output's tiles leave alone is its input's.
+    for &(input, output) in &program.aliases {
+        if let (ArgRef::In(from), ArgRef::Out(to)) = (&args[input as usize], &args[output as usize]) {
+            debug_assert_eq!(from.len(), to.len());
+            // SAFETY: both pointers are to whole arguments, whose lengths were compared with the declared ones, which
+            // `verify::program::aliases` found equal; nobody else may write while the caller's borrows last.
+            unsafe { std::ptr::copy(out[input as usize], out[output as usize], from.len()) };
+        }
+    }
     Ok(())
 }

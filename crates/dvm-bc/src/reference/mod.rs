@@ -23,7 +23,7 @@ mod value;
 pub use math::{LibMath, Math};
 pub use memory::{Address, Bound, Flat, LocalMemory, Memory, Region, slot_address, zeroed};
 pub use point::{PerExtent, Point, tiles, walk_tile};
-pub use run::{Failure, Options, Visit, run, run_with, visit};
+pub use run::{Failure, Options, Visit, run, run_with, start, visit};
 
 use crate::{DecodeError, Inst};
 

@@ -89,11 +89,7 @@ pub fn run_with(
     math: &dyn Math,
     options: &Options,
 ) -> Result<(), Failure> {
-    for (arg, bytes) in program.args.iter().zip(args.iter_mut()) {
-        if arg.zero && matches!(arg.role, Role::Output | Role::Workspace) {
-            bytes.fill(0);
-        }
-    }
+    start(program, args);
     let mut local = LocalMemory::new(&program.target, options.undefined);
     let target = &program.target;
     visit(program, |at, slots, inst, point| {
@@ -103,6 +99,28 @@ pub fn run_with(
         let mut memory = Flat { target, local: &mut local, args: &mut *args, slots };
         execute(inst, point, &mut memory, math)
     })
+}
+
+/// What arguments hold when a launch starts: those that ask for it are cleared, and an output that may have an input's memory
+/// begins as the input, whether it has or not.
+pub fn start(program: &Program, args: &mut [Vec<u8>]) {
+    for (arg, bytes) in program.args.iter().zip(args.iter_mut()) {
+        if arg.zero && matches!(arg.role, Role::Output | Role::Workspace) {
+            bytes.fill(0);
+        }
+    }
+    for &(input, output) in &program.aliases {
+        let (input, output) = (input as usize, output as usize);
+        if input < args.len()
+            && output < args.len()
+            && input != output
+            && args[input].len() == args[output].len()
+        {
+            let mut start = std::mem::take(&mut args[output]);
+            start.copy_from_slice(&args[input]);
+            args[output] = start;
+        }
+    }
 }
 
 /// Where [`visit`] is.

@@ -2,7 +2,7 @@
 //! two tiles of a step touching a byte that one of them stores.
 
 use crate::reference::{
-    Address, Bound, Failure, Fault, Flat, LocalMemory, Math, Memory, Region, Visit, execute, visit,
+    Address, Bound, Failure, Fault, Flat, LocalMemory, Math, Memory, Region, Visit, execute, start, visit,
 };
 use crate::{Local, Program, Role, Space, Target};
 
@@ -120,11 +120,7 @@ impl Memory for Checked<'_> {
 /// # Errors
 /// A trap, or what should not be possible.
 pub fn run_checked(program: &Program, args: &mut [Vec<u8>], math: &dyn Math) -> Result<(), Failure> {
-    for (arg, bytes) in program.args.iter().zip(args.iter_mut()) {
-        if arg.zero && matches!(arg.role, Role::Output | Role::Workspace) {
-            bytes.fill(0);
-        }
-    }
+    start(program, args);
     let mut home: Vec<usize> = (0..args.len()).collect();
     for &(input, output) in &program.aliases {
         home[input as usize] = output as usize;

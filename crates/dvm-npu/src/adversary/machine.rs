@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dvm_bc::reference::{Math, execute};
+use dvm_bc::reference::{Math, execute, start};
 use dvm_bc::{InstAt, Pipe, Program, Role, Space};
 
 use super::deal::{BUDGET, Code, Decoded, Exec, Layout, Run, Share, deal, enqueue, is_group};
@@ -20,11 +20,7 @@ pub fn run(
     math: &dyn Math,
     schedule: &Schedule,
 ) -> Result<(), Breach> {
-    for (arg, bytes) in program.args.iter().zip(args.iter_mut()) {
-        if arg.zero && matches!(arg.role, Role::Output | Role::Workspace) {
-            bytes.fill(0);
-        }
-    }
+    start(program, args);
     let decoded = Decoded::new(program)?;
     let mut m = Machine {
         program,
