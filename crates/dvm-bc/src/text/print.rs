@@ -352,7 +352,13 @@ fn extents(letter: char, list: &[u32], out: &mut String) {
     out.push(']');
 }
 
-fn template(index: u32, t: &Template, cores: u32, note: &dyn Fn(InstAt) -> Option<String>, out: &mut String) {
+fn template(
+    index: u32,
+    t: &Template,
+    target: &Target,
+    note: &dyn Fn(InstAt) -> Option<String>,
+    out: &mut String,
+) {
     out.push_str("template ");
     name(&t.name, out);
     out.push_str(match t.kind {
@@ -365,6 +371,9 @@ fn template(index: u32, t: &Template, cores: u32, note: &dyn Fn(InstAt) -> Optio
         extents('g', &t.parallel, out);
     }
     let tiles = t.parallel.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
+    // Where cube cores are separate, a tile that needs one takes a group.
+    let cores =
+        if target.separate_cube() && t.kind != Kind::Vector { target.cube_cores } else { target.cores };
     let block_dim = tiles.min(u64::from(cores)).max(1);
     let _ = writeln!(out, " ; {tiles} tiles, block_dim {block_dim}, body_tile {}", tiles.div_ceil(block_dim));
     for (i, s) in t.slots.iter().enumerate() {
@@ -455,7 +464,7 @@ pub fn disasm_with(program: &Program, note: &dyn Fn(InstAt) -> Option<String>) -
         o.push('\n');
     }
     for (i, t) in program.templates.iter().enumerate() {
-        template(i as u32, t, program.target.cores, note, o);
+        template(i as u32, t, &program.target, note, o);
     }
     for (i, step) in program.steps.iter().enumerate() {
         let _ = writeln!(o, "step {i}");
