@@ -290,7 +290,7 @@ pub(crate) fn check(k: &K) {
     let name = &k.kernel.name;
     dvm_ir::eval::eval_kernel(&k.kernel, &k.dims, &Bindings::new(), &mut expect)
         .unwrap_or_else(|e| panic!("{name}: {e}"));
-    for spec in ["host-ref", "tiny", "ascend-910b2", "ascend-950"] {
+    for spec in ["host-ref", "tiny", "tiny-npu", "ascend-910b2", "ascend-950"] {
         let spec = MachineSpec::named(spec).unwrap();
         let got = run(k, &spec, Isa::detect(), 2);
         for (i, o) in k.kernel.operands.iter().enumerate().filter(|o| o.1.write) {
