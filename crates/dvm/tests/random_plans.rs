@@ -14,7 +14,8 @@ use dvm_vm::BuildOptions;
 const SEEDS: std::ops::Range<u64> = 0..120;
 
 fn check(fuse: bool) {
-    let specs = ["host-ref", "tiny", "tiny-npu", "ascend-910b2", "ascend-950"].map(|s| MachineSpec::named(s).unwrap());
+    let specs = ["host-ref", "tiny", "tiny-npu", "ascend-910b2", "ascend-950"]
+        .map(|s| MachineSpec::named(s).unwrap());
     let mut scratch = Scratch::default();
     let mut problems = vec![];
     for seed in SEEDS {
@@ -72,7 +73,8 @@ fn not_fused() {
 /// Whatever the symbols are bound to, compiling ends with a program or an error that says why.
 #[test]
 fn hostile_dims() {
-    let specs = ["host-ref", "tiny", "tiny-npu", "ascend-910b2", "ascend-950"].map(|s| MachineSpec::named(s).unwrap());
+    let specs = ["host-ref", "tiny", "tiny-npu", "ascend-910b2", "ascend-950"]
+        .map(|s| MachineSpec::named(s).unwrap());
     let mut scratch = Scratch::default();
     scratch.check(false);
     let mut rng = Rng::new(11);
