@@ -36,6 +36,9 @@ pub(super) struct Footprint {
     pub(super) sparse: bool,
     /// Walked over again, because some sequential extent does not move it.
     pub(super) again: bool,
+    /// Strides of the sequential extents, and the ragged dims: with the digits, what is touched at each point.
+    pub(super) walk: [i64; MAX_SEQ],
+    pub(super) ragged: SmallVec<[Dim; 1]>,
     /// Distinct bytes, where `injective`.
     pub(super) bytes: u64,
     /// Stride and extent of each parallel extent; (0, 1) where there is one index.
@@ -143,11 +146,18 @@ impl Footprint {
             injective: true,
             sparse: false,
             again: false,
+            walk: [0; MAX_SEQ],
+            ragged: SmallVec::new(),
             bytes: 0,
             parallel: [(0, 1); MAX_PARALLEL],
             tiles_disjoint: true,
             tile: (tile_lo, tile_hi),
         };
+        for (w, e) in f.walk.iter_mut().zip(parallel..extents.len()) {
+            *w = if extents[e] > 1 { stride[e] } else { 0 };
+        }
+        f.ragged
+            .extend(dims.iter().filter(|d| d.extent.is_some_and(|e| extents[usize::from(e)] > 1)).copied());
         f.digits(dims, &stride, extents, parallel);
         Ok(f)
     }
@@ -312,7 +322,13 @@ pub(super) fn same_tile(a: Placed<'_>, b: Placed<'_>) -> bool {
     a.f.steps_over((hi - lo) as u64)
 }
 
-/// The same bytes at each point of the space.
+/// The same bytes at each point of the walk, given that they are [`equal`] and injective: what the fixed dims touch is then the
+/// same too, because a sum of sets without collisions can be cancelled.
+pub(super) fn in_step(a: &Footprint, b: &Footprint) -> bool {
+    a.walk == b.walk && a.ragged == b.ragged
+}
+
+/// The same bytes in each parallel tile.
 pub(super) fn equal(a: Placed<'_>, b: Placed<'_>) -> bool {
     a.lo() == b.lo() && a.f.unit == b.f.unit && a.f.digits == b.f.digits && a.f.parallel == b.f.parallel
 }

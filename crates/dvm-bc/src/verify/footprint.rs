@@ -100,7 +100,7 @@ impl Region {
 }
 
 /// A dim of an access to an argument: `count` steps of `stride` bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dim {
     pub(super) body: u64,
     pub(super) tail: u64,

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::address::{MAX_SPAN, Placed, disjoint, equal, same_tile};
+use super::address::{MAX_SPAN, Placed, disjoint, equal, in_step, same_tile};
 use super::intervals::Intervals;
 use super::report::{Report, VerifyErrors, Where};
 use super::template::{MemUse, Scratch, TemplateInfo, check as check_template, unstuck};
@@ -412,13 +412,13 @@ impl Checker<'_> {
                     continue;
                 }
                 let ok = same_unit && same_tile(px, py) && (!aliased || in_order(x, px, y, py));
-                if ok
-                    && aliased
-                    && let Some((load, store)) = unstuck(x, y)
-                {
+                if ok && let Some((load, store)) = unstuck(x, y) {
                     self.report.push(
                         Where::Run(step, b.unit, load),
-                        format!("sticky, but {store} stores what it loads, through an alias"),
+                        format!(
+                            "sticky, but {store} stores what it loads, through {}",
+                            if aliased { "an alias" } else { "another slot" }
+                        ),
                     );
                 }
                 if ok {
@@ -609,6 +609,7 @@ fn in_order(x: &MemUse, px: Placed<'_>, y: &MemUse, py: Placed<'_>) -> bool {
     load.at.phase == store.at.phase
         && load.at.number < store.at.number
         && equal(pl, ps)
+        && in_step(pl.f, ps.f)
         && pl.f.injective
         && !pl.f.again
 }
