@@ -258,6 +258,13 @@ fn broken_programs() {
             ", cols 8\n      vabs.f32 l0, l0, cols 8\n      store.f32 $1 + 32*g0, l0, cols 8",
             "step 0 unit 0: t0 phase 1 body #2 store: may meet t0 phase 1 body #0 load through an alias, and overwrite",
         ),
+        // The same bytes altogether, but the second piece is loaded after the first store has changed it.
+        (
+            ALIAS,
+            "store.f32 $1 + 32*g0 + 16*s0, l0",
+            "store.f32 $1 + 16 + 32*g0 - 16*s0, l0",
+            "step 0 unit 0: t0 phase 1 body #2 store: may meet t0 phase 1 body #0 load through an alias, and overwrite",
+        ),
         (ALIAS, "step 0", "step 0\nstep 1", ""),
         (
             ALIAS,
