@@ -486,6 +486,8 @@ impl FlowState {
         while go_on && step < trips {
             let place = |e: Error| e.within(c, format!("iteration {step}"));
             run.tick().map_err(place)?;
+            // The iteration's number and the condition; the body gives them back.
+            run.hold(9, c).map_err(place)?;
             let mut given = Vec::with_capacity(2 + carried + scanned + captured.len());
             given.push(Tensor::scalar(DType::I64, Scalar::Int(step)));
             given.push(Tensor::scalar(DType::Bool, Scalar::Int(1)));
