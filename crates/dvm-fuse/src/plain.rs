@@ -23,8 +23,9 @@ pub(crate) struct Plain {
     reduced: Option<(SmallVec<[usize; 4]>, ValueId)>,
     /// What it loads.
     loads: SmallVec<[ValueId; 8]>,
-    /// Its members.
+    /// Its members, and how many of them and of what is recomputed run along all axes.
     members: usize,
+    wide: usize,
     /// Ops that are recomputed in it.
     inlined: usize,
     /// Constants in it.
@@ -68,9 +69,15 @@ impl Plain {
         let over = if reduced.is_some() { node.inputs[0] } else { node.output };
         let plain = match region {
             Some((_, plain)) => plain.clone(),
-            None => {
-                Plain { full: over, reduced: None, loads: SmallVec::new(), members: 0, inlined: 0, consts: 0 }
-            }
+            None => Plain {
+                full: over,
+                reduced: None,
+                loads: SmallVec::new(),
+                members: 0,
+                wide: 0,
+                inlined: 0,
+                consts: 0,
+            },
         };
         let shape = p.g.shape(over);
         if shape.contains(&Dim::ZERO) || shape.len() > 24 {
@@ -98,6 +105,7 @@ impl Plain {
         let fits = needed & !a.covered == 0 && a.tied;
         let mut plain = a.plain;
         plain.members += 1;
+        plain.wide += usize::from(plain.is_wide(p, p.g.shape(node.output)));
         (fits && plain.is_within(p, limits)).then_some(plain)
     }
     /// Two plain regions as one, if that is plain.
@@ -119,6 +127,7 @@ impl Plain {
             reduced: a.reduced.clone(),
             loads: a.loads.iter().copied().filter(|&v| !is_member(v)).collect(),
             members: a.members + b.members,
+            wide: a.wide + b.wide,
             inlined: a.inlined + b.inlined,
             consts: a.consts + b.consts,
         };
@@ -136,15 +145,20 @@ impl Plain {
     fn has_shape(&self, p: &Prim, shape: &[Dim]) -> bool {
         shape == p.g.shape(self.full) || self.reduced.as_ref().is_some_and(|r| shape == p.g.shape(r.1))
     }
-    /// Whether a kernel of it keeps all limits, even if every value were stored and alive to the end.
+    /// Whether a kernel of it keeps all limits, even if every value were alive to the end.
     fn is_within(&self, p: &Prim, limits: &FuseLimits) -> bool {
-        let values = self.members + self.inlined + self.loads.len();
+        let loads = self.loads.iter().filter(|&&v| self.is_wide(p, p.g.shape(v))).count();
         // Constants are as large as everything else where there are no axes.
         let consts = if p.g.shape(self.full).iter().all(|&d| d == Dim::ONE) { self.consts } else { 0 };
         self.members <= limits.ops
-            && values + consts <= limits.live
+            && self.wide + loads + consts <= limits.live
             && self.members + self.loads.len() <= limits.operands
-            && values + self.consts <= 2 * limits.ops
+            && self.members + self.inlined + self.loads.len() + self.consts <= 2 * limits.ops
+    }
+    /// Whether a value of this shape may run along as many axes as the region has.
+    fn is_wide(&self, p: &Prim, shape: &[Dim]) -> bool {
+        let axes = |s: &[Dim]| s.iter().filter(|&&d| d != Dim::ONE).count();
+        axes(shape) >= axes(p.g.shape(self.full))
     }
 }
 
@@ -176,6 +190,7 @@ impl Adding<'_> {
                     return Some(());
                 }
                 self.plain.inlined += 1;
+                self.plain.wide += usize::from(self.plain.is_wide(p, own));
                 if depth == MAX_DEPTH
                     || state.class[m.index()] != Class::Inline
                     || !node.op.is_elementwise()

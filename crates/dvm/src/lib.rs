@@ -46,3 +46,8 @@ pub use stream::Stream;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct FrontPage;
+
+/// The example of the page on streams.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/streams.md")]
+struct StreamsPage;

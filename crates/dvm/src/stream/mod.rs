@@ -39,6 +39,8 @@
 //! A stream can be used from any thread, one at a time; streams of different threads may share a runtime
 //! ([`Stream::with_runtime`]). While one program runs, the thread that records plans and encodes the next.
 
+mod cache;
+mod cut;
 mod explain;
 mod isolate;
 mod job;
@@ -58,6 +60,8 @@ use dvm_npu::MachineSpec;
 use dvm_vm::{Pool, Runtime};
 
 use crate::{Error, Options};
+use cache::Cache;
+use cut::Whole;
 use job::{Job, Machine, Queue};
 use program::{Compiler, Program, Target};
 use segment::Segment;
@@ -111,9 +115,11 @@ pub struct StreamReport {
     pub programs: usize,
     /// Kernels in them.
     pub kernels: usize,
+    /// Programs that were met before, and not encoded again.
+    pub cached: usize,
     /// Ops recorded, views and those that were never needed included.
     pub ops: usize,
-    /// Values stored to memory.
+    /// Values stored for whoever holds a handle.
     pub stored: usize,
     /// Size of the encoded instructions.
     pub bytecode_bytes: usize,
@@ -164,6 +170,7 @@ pub(crate) struct Ran {
 struct Core {
     segment: Segment,
     compiler: Compiler,
+    cache: Cache,
     /// Number of the last job.
     jobs: u64,
     total: StreamReport,
@@ -199,6 +206,7 @@ impl Stream {
         let core = Core {
             segment: Segment::new(1),
             compiler: Compiler::default(),
+            cache: Cache::default(),
             jobs: 0,
             total: StreamReport::default(),
             last: StreamReport::default(),
@@ -268,46 +276,49 @@ impl Stream {
     /// Compiles what is recorded and queues it.
     fn flush_core(&self, core: &mut Core, cause: Cause) -> Result<(), Error> {
         let next = core.segment.id.checked_add(1).unwrap_or(1);
-        let mut segment = std::mem::replace(&mut core.segment, Segment::new(next));
+        let segment = std::mem::replace(&mut core.segment, Segment::new(next));
         let ops = segment.graph.nodes.len();
-        let number = core.jobs + 1;
-        let mut outputs = vec![];
+        let mut kept = vec![];
         for n in 0..ops {
             let Some(storage) = segment.alive(n) else { continue };
-            let cell = Arc::new(Cell::flight(number));
+            let cell = Arc::new(Cell::flight(0));
             *lock(&storage.current) = Current::Data(cell.clone());
-            let v = segment.graph.nodes[n].output;
-            segment.graph.output(format!("o{}", outputs.len()), v);
-            outputs.push(cell);
+            kept.push((segment.graph.nodes[n].output, cell));
         }
-        let mut targets = vec![];
+        let mut writes = vec![];
         for w in segment.writes.iter().filter(|w| w.is_alive()) {
             let len = w.storage.shape.iter().product();
             let input = w.cell.leaf(segment.id).and_then(|v| match segment.graph.value(v).def {
                 dvm_ir::ValueDef::Input(i) => Some(i),
                 _ => None,
             });
-            targets.push(Target { view: w.view.clone(), dtype: w.storage.dtype, len, input });
-            segment.graph.output(format!("w{}", targets.len()), w.value);
-            w.cell.set_job(number);
-            outputs.push(w.cell.clone());
+            let target = Target { view: w.view.clone(), dtype: w.storage.dtype, len, input };
+            writes.push((w.value, w.cell.clone(), target));
         }
         core.total.ops += ops;
-        if outputs.is_empty() {
+        if kept.is_empty() && writes.is_empty() {
             return Ok(());
         }
-        core.jobs = number;
         core.cause = cause;
         core.ran.clear();
-        core.last = StreamReport { flushes: 1, ops, ..StreamReport::default() };
-        let graph = Arc::new(segment.graph);
-        let piece = Piece { number, graph, targets, inputs: segment.leaves, outputs };
-        let result = self.submit(core, piece, cause == Cause::HostRead);
+        core.last =
+            StreamReport { flushes: 1, ops, stored: kept.len() + writes.len(), ..StreamReport::default() };
+        let whole = Whole { graph: segment.graph, leaves: segment.leaves, kept, writes };
+        let pieces = cut::cut(whole, core.jobs + 1);
+        core.jobs += pieces.len() as u64;
+        let mut result = Ok(());
+        let mut left = pieces.len();
+        for piece in pieces {
+            left -= 1;
+            let awaited = cause == Cause::HostRead && left == 0;
+            result = self.submit(core, piece, awaited).and(result);
+        }
         let last = core.last.clone();
         let total = &mut core.total;
         total.flushes += 1;
         total.programs += last.programs;
         total.kernels += last.kernels;
+        total.cached += last.cached;
         total.stored += last.stored;
         total.bytecode_bytes += last.bytecode_bytes;
         total.plan_us += last.plan_us;
@@ -321,28 +332,34 @@ impl Stream {
         let Machine { options, spec, .. } = &self.0.queue.machine;
         let start = Instant::now();
         let helped = self.0.queue.times().1;
-        let compiled = core.compiler.compile(&piece.graph, &piece.targets, options.fuse, spec);
+        let found = core.cache.find(&piece.graph, &piece.targets);
+        let cached = found.is_some();
+        let compiled = match found {
+            Some(program) => Ok(program),
+            None => core.compiler.compile(&piece.graph, &piece.targets, options.fuse, spec).map(Arc::new),
+        };
         let took = start.elapsed();
         let hidden = self.0.queue.times().1 - helped;
         let micros = |d: Duration| d.as_secs_f64() * 1e6;
         core.last.compile_us += micros(took);
         core.last.exposed_compile_us += micros(took.saturating_sub(hidden));
         let program = match compiled {
-            Ok(p) => Arc::new(p),
+            Ok(p) => p,
             Err(e) => {
                 let e = Arc::new(e);
                 piece.outputs.iter().for_each(|c| c.fail(e.clone()));
-                // Those who wait for the number wait for what was queued before it.
-                core.jobs = piece.number - 1;
-                piece.outputs.iter().for_each(|c| c.set_job(piece.number - 1));
                 return Err(Error::Earlier(e));
             }
         };
         core.last.programs += 1;
         core.last.kernels += program.kernels;
-        core.last.stored += piece.outputs.len();
         core.last.bytecode_bytes += program.bytecode_bytes;
-        core.last.plan_us += program.plan_us;
+        if cached {
+            core.last.cached += 1;
+        } else {
+            core.cache.insert(&program);
+            core.last.plan_us += program.plan_us;
+        }
         core.ran.push(Ran { program: program.clone(), graph: piece.graph.clone() });
         let Piece { number, graph, targets, inputs, outputs } = piece;
         let job = Job { number, program, graph, targets, inputs, outputs };
@@ -355,8 +372,8 @@ impl Stream {
     }
 }
 
-/// A part of a segment that becomes one program.
-struct Piece {
+/// A part of a segment that becomes one program. The last outputs, one per target, are written into storages.
+pub(crate) struct Piece {
     number: u64,
     graph: Arc<Graph>,
     targets: Vec<Target>,
