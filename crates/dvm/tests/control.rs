@@ -74,9 +74,14 @@ fn loops() {
     let mut s = Session::new(&Module::from_graph(g).unwrap(), options(true)).unwrap();
     s.run(rows(5)).unwrap();
     assert_eq!(s.last_run().launches, 6, "the initial value, and one an iteration");
-    // More iterations of known shapes need no new program of the body.
-    s.run(rows(50)).unwrap();
-    assert_eq!(s.last_run().launches, 51);
+    // More iterations of known shapes need no new program of the body, and no more memory than their results.
+    s.run(rows(1000)).unwrap();
+    assert_eq!(s.last_run().launches, 1001);
+    let held = s.last_run().peak_bytes;
+    assert!(
+        (16_000..40_000).contains(&held),
+        "{held} bytes for 1000 rows of 8 bytes, twice while they are joined"
+    );
 
     let grow = |n: usize, limit: i64| {
         named(&[("x", f(&[n], &vec![1.0; n])), ("limit", Tensor::from_slice(&[], &[limit]).unwrap())])
