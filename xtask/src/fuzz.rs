@@ -124,7 +124,7 @@ pub(crate) fn fuzz(o: &Options) -> Result<()> {
                     }
                     let seed = o.from.wrapping_add(i);
                     let body = match i {
-                        _ if i % o.run_every.max(1) == 0 => 0,
+                        _ if i.is_multiple_of(o.run_every.max(1)) => 0,
                         _ if i % 16 == 1 => 2,
                         _ => 1,
                     };

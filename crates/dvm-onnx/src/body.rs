@@ -89,7 +89,7 @@ impl<'m> Importer<'m> {
         Built { graph, captured }
     }
     /// A value from outside in the graph that is being built.
-    pub(crate) fn from_outside(&mut self, v: V) -> Result<ValueId, Fail> {
+    pub(crate) fn captured_value(&mut self, v: V) -> Result<ValueId, Fail> {
         if let Some(&id) = self.local.aliases.get(&v.0) {
             return Ok(id);
         }

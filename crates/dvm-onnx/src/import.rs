@@ -203,7 +203,7 @@ impl<'m> Importer<'m> {
     pub(crate) fn materialise(&mut self, v: V) -> Result<ValueId, Fail> {
         let val = &self.vals[v.0 as usize];
         if val.level != self.level() {
-            return self.from_outside(v);
+            return self.captured_value(v);
         }
         if let Some(id) = val.id {
             return Ok(id);

@@ -24,8 +24,11 @@ fn body(inputs: &str, outputs: &str, nodes: &[(&str, &[(&str, A)])]) -> GraphPro
     }
 }
 
+/// Inputs by name, and the results they must have.
+type Row<'a> = (Vec<(&'a str, Tensor)>, Vec<Tensor>);
+
 /// One import serves all rows.
-fn check(m: &Model, rows: &[(Vec<(&str, Tensor)>, Vec<Tensor>)]) {
+fn check(m: &Model, rows: &[Row<'_>]) {
     let g = import_model(&m.0, &ImportOptions::default()).unwrap().graph;
     g.verify().unwrap_or_else(|v| panic!("{v:?}\n{g}"));
     for (inputs, want) in rows {
@@ -34,7 +37,7 @@ fn check(m: &Model, rows: &[(Vec<(&str, Tensor)>, Vec<Tensor>)]) {
 }
 
 /// Branches are decided by the inputs of each row.
-fn check_deciding(m: &Model, rows: &[(Vec<(&str, Tensor)>, Vec<Tensor>)]) {
+fn check_deciding(m: &Model, rows: &[Row<'_>]) {
     for (inputs, want) in rows {
         let g = import_deciding(&m.0, &ImportOptions::default(), inputs).unwrap().graph;
         let used: Vec<_> =

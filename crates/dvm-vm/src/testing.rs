@@ -90,7 +90,8 @@ impl Mapping {
     fn protect(&self, write: bool) -> io::Result<()> {
         let flags = if write { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::READ };
         // SAFETY: whole pages of this mapping. References to them exist only while a launch has them, which follows.
-        Ok(unsafe { mprotect(self.base.wrapping_add(self.page).cast::<c_void>(), self.body, flags)? })
+        unsafe { mprotect(self.base.wrapping_add(self.page).cast::<c_void>(), self.body, flags)? };
+        Ok(())
     }
 
     fn start(&self) -> *mut u8 {

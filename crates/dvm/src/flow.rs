@@ -37,9 +37,14 @@ pub(crate) struct FlowPart {
     outputs: Vec<ValueId>,
 }
 
+/// A body's plan, and its symbols with those outside that have their names.
+type Planned = (Arc<Flow>, Arc<Vec<(Symbol, Symbol)>>);
+/// What symbols are bound to.
+type Bound = Vec<(Symbol, i64)>;
+
 /// A body, and its symbols that the graph around it has too: (outer, inner).
 #[derive(Default)]
-struct Body(Mutex<Option<(Arc<Flow>, Arc<Vec<(Symbol, Symbol)>>)>>);
+struct Body(Mutex<Option<Planned>>);
 
 impl Flow {
     pub(crate) fn new(graph: Arc<Graph>) -> Result<Flow, Error> {
@@ -72,7 +77,7 @@ impl Flow {
         Ok(Flow { graph, parts, steps: s.steps, dead, bodies })
     }
     /// Body `b` of control `c`.
-    pub(crate) fn body(&self, c: usize, b: usize) -> Result<(Arc<Flow>, Arc<Vec<(Symbol, Symbol)>>), Error> {
+    pub(crate) fn body(&self, c: usize, b: usize) -> Result<Planned, Error> {
         let mut slot = self.bodies[c][b].0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = &*slot {
             return Ok(made.clone());
@@ -132,7 +137,7 @@ pub(crate) struct FlowState {
     bodies: Vec<Vec<Option<BodyState>>>,
     frame: Frame,
     /// Symbols and shapes the frame was opened with, while they tell all of it.
-    opened: Option<(Vec<(Symbol, i64)>, Vec<Vec<usize>>)>,
+    opened: Option<(Bound, Vec<Vec<usize>>)>,
     slots: Vec<Option<Tensor>>,
 }
 
@@ -451,7 +456,7 @@ impl FlowState {
         Ok(())
     }
     /// The state of a body and what it inherits.
-    fn body(&mut self, c: usize, b: usize) -> Result<(&mut FlowState, Vec<(Symbol, i64)>), Error> {
+    fn body(&mut self, c: usize, b: usize) -> Result<(&mut FlowState, Bound), Error> {
         let slot = &mut self.bodies[c][b];
         if slot.is_none() {
             let (flow, shared) = self.flow.body(c, b)?;

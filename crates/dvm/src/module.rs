@@ -65,10 +65,13 @@ struct Key {
     outcomes: Vec<(Arc<Outcome>, bool)>,
 }
 
+/// What decided a structure: values of inputs, extents, outcomes.
+type Before = (Vec<(String, Tensor)>, Vec<(String, i64)>, Vec<bool>);
+
 /// A condition that decides what the graph is, and how to get its value.
 struct Outcome {
     /// What was decided before: a condition means something only then.
-    before: (Vec<(String, Tensor)>, Vec<(String, i64)>, Vec<bool>),
+    before: Before,
     graph: Graph,
     dim: Option<dvm_ir::Dim>,
     node: String,
@@ -438,13 +441,7 @@ impl Module {
     }
     /// The condition met after these decisions, the same one every time.
     #[cfg(feature = "onnx")]
-    fn outcome(
-        &self,
-        before: (Vec<(String, Tensor)>, Vec<(String, i64)>, Vec<bool>),
-        graph: Graph,
-        dim: Option<dvm_ir::Dim>,
-        node: String,
-    ) -> Arc<Outcome> {
+    fn outcome(&self, before: Before, graph: Graph, dim: Option<dvm_ir::Dim>, node: String) -> Arc<Outcome> {
         let mut all = self.0.outcomes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(o) = all.iter().find(|o| o.before == before && o.node == node) {
             return o.clone();

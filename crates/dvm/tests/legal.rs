@@ -1,6 +1,5 @@
 //! Dtypes that a machine lacks: the same bits as where it has them, or an error that says what is missing.
 
-#[allow(dead_code, reason = "each test uses a part")]
 mod common;
 
 use common::{K, program, run};

@@ -52,13 +52,13 @@ fn fill(program: &Program, int: fn(usize) -> u64) -> Vec<Vec<u8>> {
 }
 
 /// Arguments that do not trap, and what program order makes of them.
-fn run(program: &Program) -> Option<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+fn run(program: &Program) -> Option<[Vec<Vec<u8>>; 2]> {
     let ints: [fn(usize) -> u64; 3] = [|i| 1 + i as u64 % 2, |i| i as u64 % 2, |_| 1];
     ints.into_iter().find_map(|int| {
         let args = fill(program, int);
         let mut done = args.clone();
         reference::run(program, &mut done, &VmMath).ok()?;
-        Some((args, done))
+        Some([args, done])
     })
 }
 
@@ -134,7 +134,7 @@ fn every_schedule_gives_the_bits_of_the_virtual_machine() {
             problems.push(format!("{name}: {report}"));
             continue;
         }
-        let (args, expected) = run(program).unwrap_or_else(|| panic!("{name} traps"));
+        let [args, expected] = run(program).unwrap_or_else(|| panic!("{name} traps"));
         let vm = machine(verified, &args);
         for ((a, v), e) in program.args.iter().zip(&vm).zip(&expected) {
             if a.role == Role::Output && v != e {
@@ -179,7 +179,7 @@ fn mutants_are_judged_alike() {
                 continue;
             }
             let sound = hazard::prove(&m.program).is_sound();
-            let Some((args, expected)) = run(&m.program) else { continue };
+            let Some([args, expected]) = run(&m.program) else { continue };
             let shown = judge(&m.program, &args, &expected, &VmMath, SCHEDULES);
             let row = table.entry(m.mutation).or_default();
             match (sound, shown) {

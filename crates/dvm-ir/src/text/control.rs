@@ -1,6 +1,5 @@
 //! Controls and their bodies.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::ParseError;
@@ -114,7 +113,7 @@ impl Parser<'_> {
         }
         let inner = Graph { dims: self.graph.dims.clone(), ..Graph::new("") };
         let outer = std::mem::replace(&mut self.graph, inner);
-        let values = std::mem::replace(&mut self.values, HashMap::new());
+        let values = std::mem::take(&mut self.values);
         let parsed = self.symbols().and_then(|()| self.rest());
         let body = std::mem::replace(&mut self.graph, outer);
         self.values = values;
