@@ -105,8 +105,8 @@ fn eagerly(
         .values
         .iter()
         .map(|v| match v.def {
-            ValueDef::Input(i) => Some(s.from_host(inputs[i as usize].1.clone())),
-            ValueDef::Const(c) => Some(s.from_host(graph.constants[c.index()].clone())),
+            ValueDef::Input(i) => Some(s.upload(inputs[i as usize].1.clone())),
+            ValueDef::Const(c) => Some(s.upload(graph.constants[c.index()].clone())),
             _ => None,
         })
         .collect();
@@ -118,7 +118,7 @@ fn eagerly(
                 let shape: &[usize] = if *scalar { &[] } else { &[values.len()] };
                 let mut t = HostTensor::zeros(*dtype, shape).unwrap();
                 values.iter().enumerate().for_each(|(i, &d)| t.set(i, Scalar::Int(dim(d))));
-                Ok(s.from_host(t))
+                Ok(s.upload(t))
             }
             op => apply(s, op, &x, &dim)?,
         };
@@ -246,7 +246,8 @@ fn random_view(t: &Tensor, m: &Model, rng: &mut Rng) -> (Tensor, Model) {
     let rank = t.rank();
     let kind = if rank == 0 { 3 } else { rng.below(5) };
     let axis = rng.below(rank);
-    let (v, op): (Tensor, Box<dyn FnOnce(&mut Graph) -> Op>) = match kind {
+    type Make = Box<dyn FnOnce(&mut Graph) -> Op>;
+    let (v, op): (Tensor, Make) = match kind {
         0 => {
             let n = t.shape()[axis];
             let step = rng.pick(&[1isize, 1, -1, 2, -2]);
@@ -287,7 +288,7 @@ fn random_view(t: &Tensor, m: &Model, rng: &mut Rng) -> (Tensor, Model) {
             if axis + 1 < rank {
                 let n = shape.remove(axis);
                 shape[axis] *= n;
-            } else if shape[axis] % 2 == 0 {
+            } else if shape[axis].is_multiple_of(2) {
                 shape[axis] /= 2;
                 shape.insert(axis, 2);
             }
@@ -327,9 +328,9 @@ fn updates_in_place() {
                 let data: Vec<f32> = (0..n).map(|_| rng.int(-9, 9) as f32).collect();
                 let host = HostTensor::from_slice(&shape, &data).unwrap();
                 let t = if rng.chance(50) {
-                    s.from_host(host.clone())
+                    s.upload(host.clone())
                 } else {
-                    (s.from_host(host.clone()) + 0.0).unwrap()
+                    (s.upload(host.clone()) + 0.0).unwrap()
                 };
                 live.push((t, Model::new(&host)));
                 log.push(format!("{}: new {shape:?}", live.len() - 1));

@@ -350,18 +350,18 @@ impl Stream {
     /// # Errors
     /// The number of values is not what the shape needs.
     pub fn tensor<T: Element>(&self, shape: &[usize], data: &[T]) -> Result<Tensor, Error> {
-        Ok(self.from_host(HostTensor::from_slice(shape, data)?))
+        Ok(self.upload(HostTensor::from_slice(shape, data)?))
     }
     /// A bool tensor.
     ///
     /// # Errors
     /// As [`Stream::tensor`].
     pub fn bools(&self, shape: &[usize], data: &[bool]) -> Result<Tensor, Error> {
-        Ok(self.from_host(HostTensor::from_bools(shape, data)?))
+        Ok(self.upload(HostTensor::from_bools(shape, data)?))
     }
     /// A host tensor, whose data are shared until either is changed.
     #[must_use]
-    pub fn from_host(&self, t: HostTensor) -> Tensor {
+    pub fn upload(&self, t: HostTensor) -> Tensor {
         let (dtype, shape) = (t.dtype(), Shape::from_slice(t.shape()));
         let current = std::sync::Mutex::new(Current::Data(Arc::new(Cell::ready(t))));
         Tensor { stream: self.clone(), storage: Arc::new(Storage { dtype, shape, current }), view: None }

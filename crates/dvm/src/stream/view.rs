@@ -155,7 +155,8 @@ mod tests {
     #[test]
     fn reshapes_have_strides_where_axes_regroup() {
         let t = || ViewOp::Transpose(smallvec![1, 0]);
-        let cases: &[(&[usize], Vec<ViewOp>, Option<&[i64]>)] = &[
+        type Case = (&'static [usize], Vec<ViewOp>, Option<&'static [i64]>);
+        let cases: &[Case] = &[
             (&[4, 6], vec![reshape(&[2, 2, 3, 2])], Some(&[12, 6, 2, 1])),
             (&[4, 6], vec![reshape(&[24])], Some(&[1])),
             (&[4, 6], vec![t(), reshape(&[24])], None),

@@ -52,7 +52,7 @@ impl Stream {
     /// # Errors
     /// The value is none of the dtype.
     pub fn scalar(&self, dtype: DType, value: Scalar) -> Result<Tensor, Error> {
-        Ok(self.from_host(scalar_tensor(value, dtype)?))
+        Ok(self.upload(scalar_tensor(value, dtype)?))
     }
 }
 
