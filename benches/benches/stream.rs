@@ -92,11 +92,14 @@ fn main() -> Result<(), Error> {
             runs.push((exposed / compile, compile, took, after.run_us - before.run_us));
         }
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (share, compile, took, run) = runs[runs.len() / 2];
-        println!(
-            "10 segments of {rows} x 300, overlap {overlap}: {:.0} % of {compile:.0} µs compile time exposed; {took:.0} µs in all, {run:.0} µs of runs",
-            share * 100.0
-        );
+        // Where other processes take the cores, the helper is not scheduled in time: the quiet runs tell.
+        for (what, i) in [("best", 0), ("tenth", runs.len() / 10), ("median", runs.len() / 2)] {
+            let (share, compile, took, run) = runs[i];
+            println!(
+                "10 segments of {rows} x 300, overlap {overlap}, {what}: {:.0} % of {compile:.0} µs compile time exposed; {took:.0} µs in all, {run:.0} µs of runs",
+                share * 100.0
+            );
+        }
     }
     group.finish();
     c.final_summary();

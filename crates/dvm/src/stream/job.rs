@@ -1,6 +1,7 @@
 //! Launches, in order, by whichever thread has time: the one that records, or one that helps it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,6 +18,9 @@ use crate::{Error, Options};
 
 /// Most jobs that wait; the thread that records helps with more.
 const MAX_WAITING: u64 = 8;
+
+/// How long the helper spins for the next job while programs are being encoded: being woken takes longer than encoding one.
+const SPIN: Duration = Duration::from_micros(500);
 
 /// One launch.
 pub(crate) struct Job {
@@ -157,6 +161,10 @@ pub(crate) fn launch(
 pub(crate) struct Queue {
     state: Mutex<Waiting>,
     changed: Condvar,
+    /// Jobs queued so far, for who spins.
+    pushed: AtomicU64,
+    /// The recording thread encodes; there will be a job soon.
+    encoding: AtomicBool,
     pub(crate) machine: Machine,
 }
 
@@ -165,6 +173,8 @@ struct Waiting {
     jobs: VecDeque<Job>,
     /// Some thread runs a job.
     running: bool,
+    /// The helper sleeps.
+    parked: bool,
     /// Number of the last job that is done.
     done: u64,
     stop: bool,
@@ -178,33 +188,56 @@ struct Waiting {
 
 impl Queue {
     pub(crate) fn new(machine: Machine) -> Arc<Queue> {
-        Arc::new(Queue { state: Mutex::default(), changed: Condvar::new(), machine })
+        Arc::new(Queue {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            pushed: AtomicU64::new(0),
+            encoding: AtomicBool::new(false),
+            machine,
+        })
     }
-    /// Queues a job. Where the helper may take it, this returns at once; otherwise the job waits for [`Queue::wait`].
-    pub(crate) fn push(self: &Arc<Queue>, job: Job, help: bool) {
-        let number = job.number;
+    /// Tells the helper that there will be a job for it soon.
+    pub(crate) fn prepare(self: &Arc<Queue>) {
+        self.encoding.store(true, Ordering::Relaxed);
         let mut w = lock(&self.state);
-        w.jobs.push_back(job);
-        if !help {
-            return;
-        }
         if w.helper.is_none() {
             let queue = self.clone();
             let thread = std::thread::Builder::new().name("dvm-stream".into());
             // Without a helper the recording thread runs everything.
             w.helper = thread.spawn(move || queue.help()).ok();
         }
-        let alone = w.helper.is_none();
+        let parked = w.parked;
         drop(w);
-        self.changed.notify_all();
+        if parked {
+            self.changed.notify_all();
+        }
+    }
+    /// Queues a job. Where the helper may take it, this returns at once; otherwise the job waits for [`Queue::wait`].
+    pub(crate) fn push(self: &Arc<Queue>, job: Job, help: bool) {
+        let number = job.number;
+        let mut w = lock(&self.state);
+        w.jobs.push_back(job);
+        self.pushed.fetch_add(1, Ordering::Relaxed);
+        let (alone, parked) = (w.helper.is_none(), w.parked);
+        drop(w);
+        if !help {
+            return;
+        }
+        if parked {
+            self.changed.notify_all();
+        }
         if alone {
             self.wait(number);
         } else if number > MAX_WAITING {
-            self.wait(number - MAX_WAITING);
+            self.wait_for(number - MAX_WAITING);
         }
     }
     /// Returns when a job is done; runs what comes before it if nobody else does.
     pub(crate) fn wait(&self, number: u64) {
+        self.encoding.store(false, Ordering::Relaxed);
+        self.wait_for(number);
+    }
+    fn wait_for(&self, number: u64) {
         let mut w = lock(&self.state);
         while w.done < number {
             if !w.running && !w.jobs.is_empty() {
@@ -251,10 +284,24 @@ impl Queue {
     fn help(&self) {
         let mut w = lock(&self.state);
         while !w.stop {
-            if w.running || w.jobs.is_empty() {
-                w = self.changed.wait(w).unwrap_or_else(std::sync::PoisonError::into_inner);
-            } else {
+            if !w.running && !w.jobs.is_empty() {
                 w = self.run_next(w, true);
+                continue;
+            }
+            let seen = self.pushed.load(Ordering::Relaxed);
+            drop(w);
+            let since = Instant::now();
+            while self.encoding.load(Ordering::Relaxed)
+                && self.pushed.load(Ordering::Relaxed) == seen
+                && since.elapsed() < SPIN
+            {
+                std::hint::spin_loop();
+            }
+            w = lock(&self.state);
+            if !w.stop && (w.running || w.jobs.is_empty()) {
+                w.parked = true;
+                w = self.changed.wait(w).unwrap_or_else(std::sync::PoisonError::into_inner);
+                w.parked = false;
             }
         }
     }

@@ -330,6 +330,10 @@ impl Stream {
     /// Compiles a piece and queues its job; a job that somebody waits for is left to who waits.
     fn submit(&self, core: &mut Core, piece: Piece, awaited: bool) -> Result<(), Error> {
         let Machine { options, spec, .. } = &self.0.queue.machine;
+        let help = options.overlap && !awaited;
+        if help {
+            self.0.queue.prepare();
+        }
         let start = Instant::now();
         let helped = self.0.queue.times().1;
         let found = core.cache.find(&piece.graph, &piece.targets);
@@ -363,7 +367,6 @@ impl Stream {
         core.ran.push(Ran { program: program.clone(), graph: piece.graph.clone() });
         let Piece { number, graph, targets, inputs, outputs } = piece;
         let job = Job { number, program, graph, targets, inputs, outputs };
-        let help = options.overlap && !awaited;
         self.0.queue.push(job, help);
         if !options.overlap {
             self.0.queue.wait(number);
