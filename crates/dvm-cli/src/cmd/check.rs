@@ -93,8 +93,9 @@ fn open(a: &CheckArgs) -> Result<Source> {
 fn describe(source: &Source, index: u32, r: &CheckReport, out: &mut String) {
     let program = &source.bundle.programs[index as usize];
     out.push_str(&format!("{}: program `{}` for {}\n", source.name, program.name, program.target.name));
-    let show =
-        |sites: &[(InstAt, &str)], title: &str, out: &mut String| source.show(index, sites, title, out);
+    let show = |sites: &[(InstAt, &str)], title: &str, out: &mut String| {
+        source.show(index, (Level::ERROR, title), sites, out);
+    };
     if let Some(e) = &r.violations {
         out.push_str(&format!("  verifier   {} violation(s)\n", e.violations.len() as u64 + e.more));
         for v in &e.violations {
@@ -136,7 +137,7 @@ fn describe(source: &Source, index: u32, r: &CheckReport, out: &mut String) {
     ));
     for r in &h.redundant {
         let sites: Vec<_> = r.parts.iter().map(|(site, _)| (site.at, "")).collect();
-        show(&sites, &format!("redundant {}", r.what), out);
+        source.show(index, (Level::WARNING, &format!("redundant {}", r.what)), &sites, out);
     }
 }
 
@@ -170,7 +171,13 @@ fn parts(hazard: &Hazard) -> (String, Vec<(InstAt, &'static str)>) {
 
 impl Source {
     /// A finding: in the text it is about, where there is one, else with the instructions as they are listed.
-    fn show(&self, program: u32, sites: &[(InstAt, &str)], title: &str, out: &mut String) {
+    fn show(
+        &self,
+        program: u32,
+        (level, title): (Level<'static>, &str),
+        sites: &[(InstAt, &str)],
+        out: &mut String,
+    ) {
         let spans: Option<Vec<_>> =
             sites.iter().map(|&(at, what)| Some((self.span(program, at)?, what))).collect();
         if let (Some(spans), Some((text, _)), false) = (spans, &self.text, sites.is_empty()) {
@@ -179,7 +186,7 @@ impl Source {
                 let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
                 snippet = snippet.annotation(kind.span(span).label(what));
             }
-            let report = Renderer::plain().render(&[Level::WARNING.primary_title(title).element(snippet)]);
+            let report = Renderer::plain().render(&[level.primary_title(title).element(snippet)]);
             out.push_str(&format!("\n{}\n", report.trim_end()));
             return;
         }
