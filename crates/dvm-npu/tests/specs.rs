@@ -26,9 +26,15 @@ fn reference_host_is_frozen() {
 fn machines_have_what_the_vendor_says() {
     use dvm_bc::{Class, DType};
     let target = |name| MachineSpec::named(name).expect("shipped").target;
-    for (name, cube, vectors, asynchronous) in
-        [("host-ref", 0, 1, false), ("tiny", 0, 1, false), ("tiny-npu", 2, 2, true)]
-    {
+    for (name, cube, vectors, asynchronous) in [
+        ("host-ref", 0, 1, false),
+        ("tiny", 0, 1, false),
+        ("tiny-npu", 2, 2, true),
+        ("ascend-910b2", 24, 2, true),
+        ("ascend-910b3", 20, 2, true),
+        ("ascend-910b4", 20, 2, true),
+        ("ascend-950", 32, 2, true),
+    ] {
         let t = target(name);
         assert_eq!((t.cube_cores, t.vec_per_cube(), t.async_pipes), (cube, vectors, asynchronous), "{name}");
     }
