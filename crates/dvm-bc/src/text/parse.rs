@@ -38,9 +38,14 @@ fn extent(p: &mut Cursor<'_>, cx: &Context) -> Result<u8> {
 }
 
 impl Parse for Local {
-    fn parse(p: &mut Cursor<'_>, _: &str, _: &Context) -> Result<Self> {
-        let letter = p.rest().chars().next().and_then(|c| SPACE_LETTERS.iter().position(|&l| l == c));
-        let Some(space) = letter else { return p.expected("local memory: l, a, b or c and a block") };
+    fn parse(p: &mut Cursor<'_>, name: &str, _: &Context) -> Result<Self> {
+        let mut chars = p.rest().chars();
+        let letter = chars.next().and_then(|c| SPACE_LETTERS.iter().position(|&l| l == c));
+        // A word that only begins like a block, such as `cols`, means that the operand is missing.
+        let block = chars.next().is_some_and(|c| c.is_ascii_digit());
+        let Some(space) = letter.filter(|_| block) else {
+            return p.expected(&format!("`{name}` in local memory: l, a, b or c and a block"));
+        };
         p.at += 1;
         Ok(Local { space: Space::ALL[space], offset: p.number("block number")? })
     }
