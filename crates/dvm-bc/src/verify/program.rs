@@ -526,7 +526,11 @@ impl Checker<'_> {
             for (i, u) in self.infos[unit.template as usize].uses.iter().enumerate() {
                 match unit.slots.get(usize::from(u.slot)) {
                     Some(&(a, base)) if a == arg && u.write && u.footprint.injective => {
-                        stores.push((unit.template, i, i64::try_from(base).ok()?));
+                        stores.push((
+                            unit.template,
+                            i,
+                            i64::try_from(base).ok().filter(|&b| i128::from(b) <= MAX_SPAN)?,
+                        ));
                     }
                     _ => {}
                 }
