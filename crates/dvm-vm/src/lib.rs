@@ -15,12 +15,12 @@
 //! | rule | says | checked by `dvm_bc::verify` in |
 //! | --- | --- | --- |
 //! | target | blocks, spaces and panel widths are sound | `Target::problems`, first of `program::check` |
-//! | counts | `tail <= body`, extents exist where the code runs, strides are sorted, pitches hold their columns | `template::operands`, `template::pitch` |
+//! | counts | `tail <= body`, extents exist where the code runs, strides are sorted, pitches hold their columns | `operands::operands`, `operands::pitch` |
 //! | local | a local operand, at its body counts, lies inside its space; strided reads too. Spaces are laid out one after the other in the arena, which is initialised | `local::place`, from `LocalState::local` and `LocalState::strided` |
 //! | written | a tile reads no byte of local memory, ragged ones included, that it has not written; so a load that is bound to its argument is read no further than it would have copied, and only after it | `LocalState::written`, `LocalState::leave` |
 //! | argument | an access, at its extremes over the unit space and with every tail, lies inside its argument | `address::Footprint::new`, `program::unit`; `args::bind` here compares lengths |
 //! | aligned | offsets, strides and slots are multiples of the element; an argument's address is | `template::mem`, `program::unit`; `args::bind` here looks at addresses |
-//! | apart | a result equals a source of an elementwise instruction or is apart from it; other operands are apart | `template::overlaps` |
+//! | apart | a result equals a source of an elementwise instruction or is apart from it; other operands are apart | `operands::overlaps` |
 //! | panel | a packed operand has one place and geometry, and is packed before it is used in a tile | `LocalState::panel`; `mmad` compares sizes again |
 //! | races | tiles and units of a step store to disjoint bytes and load none that others store; a ring is each worker's own | `template::pairs`, `program::races`, `program::pair` |
 //! | in place | a template that stores bytes it loads is marked: its loads and stores are not bound to arguments, its sticky loads never skipped | `Verified::in_place` |

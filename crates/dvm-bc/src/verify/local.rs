@@ -6,8 +6,8 @@
 
 use super::footprint::{Dim, Packing, PanelUse, Ragged, RaggedDims, Region};
 use super::intervals::Intervals;
+use super::operands::Problems;
 use super::report::{InstAt, Report, Where};
-use super::template::Problems;
 use crate::{Access, DType, Local, Size, Space};
 
 /// Ragged shapes remembered a space.

@@ -16,6 +16,7 @@ mod footprint;
 mod geometry;
 mod intervals;
 mod local;
+mod operands;
 mod program;
 mod report;
 mod sync;

@@ -6,8 +6,8 @@
 //! one may touch it. So whatever the number of executions, and whichever sections follow each other, no flag is set twice and no
 //! wait lasts for ever. That what conflicts is ordered is another question: the hazard checker's.
 
+use super::operands::Problems;
 use super::report::{InstAt, Report, Where};
-use super::template::Problems;
 use crate::{Class, CoreKind, Event, Exchange, Inst, MAX_EVENTS, Opcode, Operands, Pipe, Sync, Target};
 
 const PIPES: usize = Pipe::ALL.len();
