@@ -6,6 +6,7 @@ use dvm_bc::{Class, DType, DTypeSet, Exchange, Space, SpaceSpec, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::Costs;
+use crate::timing::Constants;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -13,6 +14,9 @@ pub(crate) struct SpecFile {
     pub(crate) name: String,
     pub(crate) target: TargetFile,
     pub(crate) costs: Costs,
+    /// [`Constants`]; what is absent is derived from `costs`.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    timing: toml::Table,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -90,7 +94,15 @@ impl SpecFile {
         })
     }
 
-    pub(crate) fn of(target: &Target, costs: &Costs) -> SpecFile {
+    /// The timing model's constants.
+    pub(crate) fn timing(&self, target: &Target) -> Result<Constants, toml::de::Error> {
+        let derived = toml::Table::try_from(Constants::from_costs(&self.costs, target));
+        let mut table = derived.unwrap_or_default();
+        table.extend(self.timing.clone());
+        serde::Deserialize::deserialize(toml::Value::Table(table))
+    }
+
+    pub(crate) fn of(target: &Target, costs: &Costs, timing: &Constants) -> SpecFile {
         let bytes = |s| target.capacity(s);
         SpecFile {
             name: target.name.clone(),
@@ -119,6 +131,7 @@ impl SpecFile {
                 },
             },
             costs: costs.clone(),
+            timing: toml::Table::try_from(timing).unwrap_or_default(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod file;
 pub mod hazard;
 pub mod mutate;
 mod spec;
+pub mod timing;
 
 pub use charge::CostKey;
 pub use costs::{Costs, CubeCosts, DmaCosts, Linear, VectorCosts};

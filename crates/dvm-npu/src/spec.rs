@@ -3,6 +3,7 @@
 use dvm_bc::Target;
 use toml::Table;
 
+use crate::timing::Constants;
 use crate::{Costs, file::SpecFile};
 
 /// A machine: what a program depends on, and what its work costs.
@@ -12,6 +13,8 @@ pub struct MachineSpec {
     pub target: Target,
     /// Only the compiler's choices depend on these, never a value.
     pub costs: Costs,
+    /// What the timing model knows of it.
+    pub timing: Constants,
 }
 
 /// A specification that is none.
@@ -93,8 +96,12 @@ impl MachineSpec {
             let (costs, cores) = (file.costs.cube.cores, target.cube_cores);
             problems.push(format!("costs.cube.cores = {costs}, but the target has {cores} cube cores"));
         }
+        let timing = file.timing(&target)?;
         if problems.is_empty() {
-            Ok(MachineSpec { target, costs: file.costs })
+            problems = timing.problems();
+        }
+        if problems.is_empty() {
+            Ok(MachineSpec { target, costs: file.costs, timing })
         } else {
             Err(invalid(problems))
         }
@@ -105,7 +112,7 @@ impl MachineSpec {
     /// # Errors
     /// A number has no TOML form.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&SpecFile::of(&self.target, &self.costs))
+        toml::to_string(&SpecFile::of(&self.target, &self.costs, &self.timing))
     }
 }
 
