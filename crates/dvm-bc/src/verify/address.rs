@@ -100,9 +100,20 @@ impl Footprint {
             tile_lo = tile_lo.saturating_add(s.min(0));
             tile_hi = tile_hi.saturating_add(s.max(0));
         }
+        let cut = cut(dims);
         for (e, (&extent, &s)) in extents.iter().zip(&stride).enumerate() {
-            let ragged = || dims.iter().filter(|d| d.extent == Some(e as u8));
             let last = i64::from(extent) - 1;
+            if cut >> e & 1 == 0 {
+                // No count depends on it.
+                let s = last.saturating_mul(s);
+                (lo, hi) = (lo.saturating_add(s.min(0)), hi.saturating_add(s.max(0)));
+                if e >= parallel {
+                    tile_lo = tile_lo.saturating_add(s.min(0));
+                    tile_hi = tile_hi.saturating_add(s.max(0));
+                }
+                continue;
+            }
+            let ragged = || dims.iter().filter(|d| d.extent == Some(e as u8));
             let mut reach: Option<(i64, i64)> = None;
             let mut at = |index: i64, count: fn(&Dim) -> u64| {
                 let (mut l, mut h) = (index.saturating_mul(s), index.saturating_mul(s));
@@ -191,10 +202,11 @@ impl Footprint {
             self.digit(d.stride, count);
         }
         let mut overlap = false;
+        let cut = cut(dims);
         for (e, &extent) in extents.iter().enumerate() {
             let (extent, s) = (u64::from(extent), stride[e]);
             let (mut body, mut tail) = (1u64, 1u64);
-            for d in dims.iter().filter(|d| d.extent == Some(e as u8)) {
+            for d in dims.iter().filter(|d| cut >> e & 1 != 0 && d.extent == Some(e as u8)) {
                 body = body.saturating_mul(d.body);
                 tail = tail.saturating_mul(d.tail);
             }
@@ -250,6 +262,11 @@ impl Footprint {
     pub(super) fn dense(&self) -> bool {
         self.injective && self.digits.is_empty()
     }
+}
+
+/// The extents that decide some count, as bits.
+fn cut(dims: &[Dim]) -> u32 {
+    dims.iter().filter_map(|d| d.extent).fold(0, |m, e| m | 1 << (e & 31))
 }
 
 /// Sorts by stride; whether each stride is at least what all smaller digits and `unit` span.

@@ -12,6 +12,7 @@
 //! of the program; where a proof would cost more, it is given up and reported.
 
 mod address;
+mod decoded;
 mod footprint;
 mod geometry;
 mod intervals;
@@ -22,6 +23,7 @@ mod report;
 mod sync;
 mod template;
 
+pub use decoded::{Decoded, DecodedTemplate};
 pub use geometry::{ArgUse, LocalUse, Meeting, Uses};
 pub use report::{InstAt, VerifyErrors, Violation, Where};
 
@@ -69,6 +71,8 @@ type InPlace = smallvec::SmallVec<[bool; 16]>;
 pub struct Verified<T> {
     inner: T,
     in_place: InPlace,
+    /// What the verifier has decoded, until somebody takes it.
+    decoded: Option<Decoded>,
 }
 
 impl Verified<Program> {
@@ -77,8 +81,15 @@ impl Verified<Program> {
     /// # Errors
     /// Lists every violation.
     pub fn new(program: Program, limits: &Limits) -> Result<Verified<Program>, VerifyErrors> {
-        let in_place = program::check(&program, limits)?;
-        Ok(Verified { inner: program, in_place })
+        let (in_place, decoded) = program::check(&program, limits)?;
+        Ok(Verified { inner: program, in_place, decoded })
+    }
+    /// The decoded instructions: what the verifier looked at, the first time, so that they are decoded once.
+    ///
+    /// # Errors
+    /// As [`Decoded::of`], which never happens to a verified program.
+    pub fn take_decoded(&mut self) -> Result<Decoded, (usize, crate::DecodeError)> {
+        self.decoded.take().map_or_else(|| Decoded::of(&self.inner), Ok)
     }
     /// Whether, in some unit of the template, a tile stores bytes that it also loads. A machine that reads loaded tiles
     /// from the argument instead of copying them must not do so then.

@@ -247,13 +247,12 @@ fn bad_strides(name: &str, s: &Strides, extents: usize, bad: &mut Problems) {
 
 /// An instruction may write over a source only element by element, and never write one range twice.
 pub(super) fn overlaps(inst: &Inst, reads: &Ranges, writes: &Ranges, bad: &mut Problems) {
-    let elementwise =
-        matches!(inst.op.form(), Form::Unary | Form::Binary | Form::Ternary | Form::Cast | Form::CumSum);
     let meet = |a: &Range, b: &Range| a.lo < b.hi && b.lo < a.hi;
     for (i, w) in writes.iter().enumerate() {
-        for r in reads.iter().filter(|r| meet(r, w) && r.name != w.name) {
+        for r in reads.iter().filter(|r| meet(r, w)) {
             // Equal ranges of equal elements are read in full, whatever the mode says.
-            if !(elementwise && (r.lo, r.hi, r.elem) == (w.lo, w.hi, w.elem)) {
+            let same = (r.lo, r.hi, r.elem) == (w.lo, w.hi, w.elem);
+            if !(same && elementwise(inst)) && r.name != w.name {
                 bad.push(format!(
                     "`{}` at {}..{} overlaps `{}` at {}..{}",
                     w.name, w.lo, w.hi, r.name, r.lo, r.hi
@@ -264,4 +263,9 @@ pub(super) fn overlaps(inst: &Inst, reads: &Ranges, writes: &Ranges, bad: &mut P
             bad.push(format!("`{}` and `{}` overlap", w.name, o.name));
         }
     }
+}
+
+/// Whether it reads element by element what it writes.
+fn elementwise(inst: &Inst) -> bool {
+    matches!(inst.op.form(), Form::Unary | Form::Binary | Form::Ternary | Form::Cast | Form::CumSum)
 }

@@ -6,7 +6,7 @@ use super::address::{MAX_SPAN, Placed, disjoint, equal, in_step, same_tile};
 use super::intervals::Intervals;
 use super::report::{Report, VerifyErrors, Where};
 use super::template::{MemUse, Scratch, TemplateInfo, check as check_template, unstuck};
-use super::{InPlace, Limits};
+use super::{Decoded, InPlace, Limits};
 use crate::{Layout, MAX_PARALLEL, Program, Role, Step, Unit};
 
 /// Comparisons that are always allowed, and those per unit and code word: this is what keeps the verifier linear.
@@ -34,6 +34,7 @@ struct Checker<'a> {
     program: &'a Program,
     limits: &'a Limits,
     template: Box<Scratch>,
+    decoded: Decoded,
     infos: Vec<TemplateInfo>,
     in_place: InPlace,
     report: Report,
@@ -66,8 +67,8 @@ struct Entry {
     writes: bool,
 }
 
-/// Verifies; returns for each template whether it stores what it loads.
-pub(super) fn check(program: &Program, limits: &Limits) -> Result<InPlace, VerifyErrors> {
+/// Verifies; returns for each template whether it stores what it loads, and the instructions.
+pub(super) fn check(program: &Program, limits: &Limits) -> Result<(InPlace, Option<Decoded>), VerifyErrors> {
     let mut report = Report::new(limits.violations);
     for p in program.target.problems() {
         report.push(Where::Target, p);
@@ -99,6 +100,7 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<InPlace, Verif
         program,
         limits,
         template,
+        decoded: Decoded::room(words),
         infos,
         in_place: InPlace::new(),
         report: Report::new(limits.violations),
@@ -129,11 +131,11 @@ pub(super) fn check(program: &Program, limits: &Limits) -> Result<InPlace, Verif
     }
     c.report.last_rule();
     c.outputs();
-    let Checker { report, in_place, template, infos, stored, home, stamp, entries, .. } = c;
+    let Checker { report, in_place, decoded, template, infos, stored, home, stamp, entries, .. } = c;
     if program.templates.len().max(n) <= KEEP && words <= 64 * KEEP as u64 {
         KEPT.set(Some(Box::new(Kept { template, infos, stored, home, stamp, entries })));
     }
-    report.finish().map(|()| in_place)
+    report.finish().map(|()| (in_place, decoded.all()))
 }
 
 impl Checker<'_> {
@@ -224,7 +226,8 @@ impl Checker<'_> {
             let rings = self.rings.get(i).map(Vec::as_slice).unwrap_or_default();
             let target = &self.program.target;
             let info = &mut self.infos[i];
-            check_template(target, i as u32, t, rings, &mut self.template, info, &mut self.report);
+            let scratch = (&mut *self.template, &mut self.decoded);
+            check_template(target, i as u32, t, rings, scratch, info, &mut self.report);
             // What a tile stores to a ring it loads again.
             self.in_place.push(info.in_place || !rings.is_empty());
         }

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::Decoded;
 use super::address::{Footprint, NoFootprint, Placed, disjoint, same_tile};
 use super::footprint::{Dim, MemAccess, PanelUse, Region, Sink, uses};
 use super::local::{At, LocalState};
@@ -10,7 +11,7 @@ use super::operands::{
 };
 use super::report::{InstAt, Report, Where};
 use super::sync::{self, SyncState};
-use crate::decode::{Decoder, blank};
+use crate::decode::Decoder;
 use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y};
 use crate::{
     Access, Class, CoreKind, DType, Init, Inst, Kind, Local, MAX_PARALLEL, MAX_SEQ, Opcode, Operand,
@@ -105,7 +106,7 @@ pub(super) fn check(
     index: u32,
     template: &Template,
     rings: &[bool],
-    scratch: &mut Scratch,
+    (scratch, decoded): (&mut Scratch, &mut Decoded),
     info: &mut TemplateInfo,
     report: &mut Report,
 ) {
@@ -133,11 +134,12 @@ pub(super) fn check(
         writes,
         number: 0,
     };
-    c.template();
+    decoded.begin();
+    c.template(decoded);
 }
 
 impl Checker<'_> {
-    fn template(&mut self) {
+    fn template(&mut self, decoded: &mut Decoded) {
         let at = Where::Template(self.index);
         let t = self.template;
         if t.parallel.len() > MAX_PARALLEL {
@@ -151,14 +153,14 @@ impl Checker<'_> {
         }
         self.info.tiles = t.parallel.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
         for (i, phase) in t.phases.iter().enumerate() {
-            self.phase(i as u32, phase);
+            self.phase(i as u32, phase, decoded);
         }
         self.local.finish(self.report);
         self.sync.finish(self.report);
         self.pairs();
     }
 
-    fn phase(&mut self, index: u32, phase: &Phase) {
+    fn phase(&mut self, index: u32, phase: &Phase, decoded: &mut Decoded) {
         let at = Where::Phase(self.index, index);
         let parallel = &self.template.parallel;
         if phase.seq.len() > MAX_SEQ {
@@ -214,8 +216,10 @@ impl Checker<'_> {
                 runs: times > 0 && self.info.tiles > 0,
             };
             let (mut n, mut ended) = (0u32, false);
-            let (mut decoder, mut inst) = (Decoder::new(section.code.words()), blank());
-            while let Some(result) = decoder.read(&mut inst) {
+            let mut decoder = Decoder::new(section.code.words());
+            loop {
+                let inst = decoded.next();
+                let Some(result) = decoder.read(inst) else { break };
                 let here = |mnemonic| InstAt {
                     template: self.index,
                     phase: index,
@@ -231,13 +235,15 @@ impl Checker<'_> {
                             self.report.push(Where::Inst(at), "follows `end`");
                         }
                         ended = inst.op == Opcode::End;
-                        self.inst(&inst, at, &scope);
+                        self.inst(inst, at, &scope);
+                        decoded.keep();
                     }
                     Err(e) => self.report.push(Where::Inst(here("")), e.to_string()),
                 }
                 n += 1;
                 self.number += 1;
             }
+            decoded.end();
             self.sync.section(self.report);
             idle &= place != Place::Body || n == 0;
             self.info.instructions =

@@ -6,10 +6,9 @@
 
 use std::ops::Range;
 
-use dvm_bc::{DType, Inst, Local, Mode, Operands, Program, Size, Space, Template};
+use dvm_bc::{DType, DecodedTemplate, Inst, Local, Mode, Operands, Program, Size, Space, Template};
 use smallvec::SmallVec;
 
-use super::predecode::Decoded;
 use super::uses::{Elementwise, contiguous, elements, elementwise, locals, store_hull};
 use super::{BASE_BOUND, BuildOptions};
 
@@ -41,6 +40,17 @@ pub(super) struct Access {
     pub(super) writes: u64,
     /// The buffer of each source of an elementwise instruction, as a mask.
     pub(super) source: [u64; 3],
+    /// All of those that are read element by element, row by row, and otherwise.
+    pub(super) full: u64,
+    pub(super) col: u64,
+    pub(super) rest: u64,
+}
+
+impl Access {
+    /// Buffers of which more than the element at hand is read.
+    pub(super) fn part(&self) -> u64 {
+        self.col | self.rest
+    }
 }
 
 /// What to do with the instructions of a template, and what that was found from. Kept for its allocations.
@@ -104,7 +114,7 @@ impl Plan {
     pub(super) fn make(
         &mut self,
         template: &Template,
-        decoded: &Decoded,
+        decoded: &DecodedTemplate<'_>,
         options: &BuildOptions,
         in_place: bool,
         stores_meet: bool,
@@ -133,7 +143,7 @@ impl Plan {
         }
         // Liveness at the end of a phase: whatever some section of it or of a later phase reads first.
         let mut after = 0u64;
-        let mut end = decoded.ends.len();
+        let mut end = decoded.sections();
         for phase in template.phases.iter().rev() {
             let first = end - phase.sections.len();
             let own = first..end;
@@ -180,15 +190,20 @@ impl Plan {
 }
 
 /// Whether two stores of a tile may meet in some unit, so that their order counts.
-pub(super) fn stores_meet(program: &Program, number: usize, template: &Template, decoded: &Decoded) -> bool {
+pub(super) fn stores_meet(
+    program: &Program,
+    number: usize,
+    template: &Template,
+    decoded: &DecodedTemplate<'_>,
+) -> bool {
     let mut hulls: SmallVec<[(u16, i64, i64); 4]> = SmallVec::new();
-    let (mut at, mut section) = (0, 0);
+    let mut section = 0;
     for phase in &template.phases {
         let extents: SmallVec<[u32; 12]> = template.parallel.iter().chain(&phase.seq).copied().collect();
         for _ in &phase.sections {
-            let end = decoded.ends[section];
-            hulls.extend(decoded.insts()[at..end].iter().filter_map(|i| store_hull(i, &extents)));
-            (at, section) = (end, section + 1);
+            let insts = &decoded.insts()[decoded.section(section)];
+            hulls.extend(insts.iter().filter_map(|i| store_hull(i, &extents)));
+            section += 1;
         }
     }
     if hulls.len() < 2 {
@@ -291,6 +306,11 @@ impl Analysis<'_> {
                         let n = elements(mode, e.rows, e.cols);
                         *bit = numbers.touch(local, n.saturating_mul(u64::from(size)), size, true, false);
                         a.reads |= *bit;
+                        match mode {
+                            Mode::Full => a.full |= *bit,
+                            Mode::Col => a.col |= *bit,
+                            Mode::Row | Mode::One => a.rest |= *bit,
+                        }
                     }
                 }
                 let bytes = elements(Mode::Full, e.rows, e.cols).saturating_mul(u64::from(e.size));

@@ -1,10 +1,9 @@
 //! Turns verified code into resolved operations.
 
 use std::cell::Cell;
-use std::ops::Range;
 
 use dvm_bc::{
-    DecodeError, Inst, Local, Mem, Mode, Phase, Place as At, Program, Role, Size, Space, Strides, Target,
+    DecodedTemplate, Inst, Local, Mem, Mode, Phase, Place as At, Program, Role, Size, Space, Strides, Target,
     Template, Unit, Verified,
 };
 use smallvec::SmallVec;
@@ -50,7 +49,6 @@ pub(super) struct Builder<'a> {
 /// What predecoding allocates for itself, kept for the next program.
 #[derive(Default)]
 struct Scratch {
-    decoded: Decoded,
     plan: Plan,
     ops: Vec<Op>,
     ews: Vec<Ew>,
@@ -83,17 +81,21 @@ pub(super) fn predecode(
     let mut scratch = SCRATCH.take().unwrap_or_default();
     scratch.clear();
     let result = build(program, options, &mut scratch);
-    if scratch.ews.capacity() <= Scratch::KEEP && scratch.decoded.insts.capacity() <= Scratch::KEEP {
+    if scratch.ews.capacity() <= Scratch::KEEP && scratch.ops.capacity() <= Scratch::KEEP {
         SCRATCH.set(Some(scratch));
     }
     result
 }
 
 fn build(
-    program: Verified<Program>,
+    mut program: Verified<Program>,
     options: &BuildOptions,
     scratch: &mut Scratch,
 ) -> Result<Executable, BuildError> {
+    let decoded = program.take_decoded().map_err(|(t, source)| {
+        let template = program.templates.get(t).map_or_else(String::new, |t| t.name.clone());
+        BuildError::Decode { template, source }
+    })?;
     let mut spaces = [0u32; 4];
     let mut end = 0u64;
     #[cfg(feature = "testing")]
@@ -110,7 +112,7 @@ fn build(
     }
     let isa = options.isa.or_portable();
     let (rings, ring_bytes) = rings(&program, options)?;
-    let Scratch { decoded, plan, ops, ews, strides, loops, consts } = scratch;
+    let Scratch { plan, ops, ews, strides, loops, consts } = scratch;
     let mut b = Builder {
         target: &program.target,
         isa,
@@ -134,7 +136,9 @@ fn build(
     let mut templates = Vec::with_capacity(program.templates.len());
     let (mut bases, mut panels, mut slots) = (BASE_BOUND, 0, 0);
     for (t, template) in program.templates.iter().enumerate() {
-        templates.push(b.template(&program, template, t, decoded)?);
+        // A verified program has them all.
+        let Some(decoded) = decoded.get(t) else { continue };
+        templates.push(b.template(&program, template, t, &decoded)?);
         bases = bases.max(b.bases);
         panels = panels.max(b.panels.len() as u32);
         slots = slots.max(template.slots.len() as u32);
@@ -212,14 +216,10 @@ impl Builder<'_> {
         program: &Verified<Program>,
         template: &Template,
         number: usize,
-        decoded: &mut Decoded,
+        decoded: &DecodedTemplate<'_>,
     ) -> Result<TemplateExec, BuildError> {
         self.panels.clear();
         self.narrow_panels.clear();
-        decoded
-            .decode(template)
-            .map_err(|source| BuildError::Decode { template: template.name.clone(), source })?;
-        let decoded = &*decoded;
         self.in_place = program.in_place(number as u32);
         if self.options.elide || self.options.strips {
             let stores_meet = elide::stores_meet(program, number, template, decoded);
@@ -252,7 +252,7 @@ impl Builder<'_> {
         &mut self,
         template: &Template,
         phase: &Phase,
-        decoded: &Decoded,
+        decoded: &DecodedTemplate<'_>,
         number: &mut usize,
     ) -> Result<(PhaseExec, f32), BuildError> {
         let mut seq = [1u32; 3];
@@ -425,34 +425,5 @@ pub(super) fn simplify(mode: Mode, rows: Size, cols: Size) -> Mode {
         Mode::Row if rows.body == 1 => Mode::Full,
         Mode::Col if cols.body == 1 => Mode::Full,
         m => m,
-    }
-}
-
-/// A template's instructions in order of its phases and sections, and where each section ends. Kept for its allocations.
-#[derive(Default)]
-pub(super) struct Decoded {
-    /// Decoded over; those after the last section are of other templates.
-    insts: Vec<Inst>,
-    pub(super) ends: Vec<usize>,
-}
-
-impl Decoded {
-    fn decode(&mut self, template: &Template) -> Result<(), DecodeError> {
-        self.ends.clear();
-        let mut end = 0;
-        for section in template.phases.iter().flat_map(|p| &p.sections) {
-            end = section.code.decode_over(&mut self.insts, end)?;
-            self.ends.push(end);
-        }
-        Ok(())
-    }
-
-    pub(super) fn insts(&self) -> &[Inst] {
-        &self.insts[..self.ends.last().copied().unwrap_or(0)]
-    }
-
-    /// The instructions of a section.
-    pub(super) fn section(&self, number: usize) -> Range<usize> {
-        number.checked_sub(1).map_or(0, |i| self.ends[i])..self.ends[number]
     }
 }

@@ -6,7 +6,6 @@ use dvm_bc::{Class, Init, Mode, Operands, Size};
 use smallvec::SmallVec;
 
 use super::elide::{Analysis, bits};
-use super::uses::Elementwise;
 
 /// Elements of a block of rows.
 const BLOCK: u64 = 2048;
@@ -20,34 +19,22 @@ impl Analysis<'_> {
             if self.plan.steps[i].skip || self.insts[i].op.class() == Class::Control {
                 continue;
             }
-            let e = self.plan.ews[i].filter(|e| !e.traps);
-            let joins = e.is_some_and(|e| self.joins(&run, i, &e));
+            let elementwise = matches!(&self.plan.ews[i], Some(e) if !e.traps);
+            let joins = elementwise && self.joins(&run, i);
             if !joins {
                 self.close(&run, live, from);
                 run = Run::default();
             }
-            if let Some(e) = e {
+            if elementwise {
                 self.plan.steps[i].joins = joins;
                 run.members.push(i);
-                run.writes |= self.plan.access[i].writes;
-                let (full, part) = self.reads(i, &e);
-                run.full_reads |= full;
-                run.part_reads |= part;
+                let a = &self.plan.access[i];
+                run.writes |= a.writes;
+                run.full_reads |= a.full;
+                run.part_reads |= a.part();
             }
         }
         self.close(&run, live, from);
-    }
-
-    /// Buffers read as whole tiles, and otherwise.
-    fn reads(&self, at: usize, e: &Elementwise) -> (u64, u64) {
-        let (mut full, mut part) = (0, 0);
-        for (source, bit) in e.sources.iter().zip(self.plan.access[at].source) {
-            match source {
-                Some((_, Mode::Full, _)) => full |= bit,
-                _ => part |= bit,
-            }
-        }
-        (full, part)
     }
 
     fn meets(&self, buffers: u64) -> u64 {
@@ -57,17 +44,19 @@ impl Analysis<'_> {
     /// Whether an instruction may run strip by strip with those of a run: it sees only elements that earlier ones have
     /// computed, and overwrites none that they still need. So what it has in common with them are whole tiles of the same
     /// elements: a buffer of the same bytes, hence, over the same counts, of the same element size.
-    fn joins(&self, run: &Run, at: usize, e: &Elementwise) -> bool {
+    fn joins(&self, run: &Run, at: usize) -> bool {
         let Some(&first) = run.members.first() else { return false };
-        if self.plan.ews[first].is_none_or(|f| (f.rows, f.cols) != (e.rows, e.cols)) {
-            return false;
+        match (&self.plan.ews[first], &self.plan.ews[at]) {
+            (Some(f), Some(e)) if (f.rows, f.cols) == (e.rows, e.cols) => {}
+            _ => return false,
         }
-        let (full, part) = self.reads(at, e);
-        let dst = self.plan.access[at].writes;
-        self.meets(part) & run.writes == 0
-            && bits(full).all(|b| self.plan.buffers[b].meets & run.writes & !(1 << b) == 0)
-            && self.meets(dst) & (run.writes | run.full_reads) & !dst == 0
-            && self.meets(dst) & run.part_reads == 0
+        let a = &self.plan.access[at];
+        let dst = a.writes;
+        let over = self.meets(dst);
+        self.meets(a.part()) & run.writes == 0
+            && bits(a.full).all(|b| self.plan.buffers[b].meets & run.writes & !(1 << b) == 0)
+            && over & (run.writes | run.full_reads) & !dst == 0
+            && over & run.part_reads == 0
     }
 
     /// Marks results of a finished run that are dead after it, and reads of them.
@@ -81,13 +70,15 @@ impl Analysis<'_> {
         // also read the buffer as it was before, it has read that part of it by then.
         let mut inside = 0u64;
         for &i in &run.members {
-            let Some(e) = self.plan.ews[i] else { continue };
-            for (s, source) in e.sources.iter().enumerate() {
-                if matches!(source, Some((_, Mode::Full, _))) && inside & self.plan.access[i].source[s] != 0 {
-                    self.plan.steps[i].private |= 1 << s;
+            let a = &self.plan.access[i];
+            let dst = a.writes;
+            if let (Some(e), true) = (&self.plan.ews[i], inside & a.full != 0) {
+                for (s, source) in e.sources.iter().enumerate() {
+                    if matches!(source, Some((_, Mode::Full, _))) && inside & a.source[s] != 0 {
+                        self.plan.steps[i].private |= 1 << s;
+                    }
                 }
             }
-            let dst = self.plan.access[i].writes;
             if self.plan.steps[i].result.is_some() {
                 inside &= !dst;
             } else if dst & live == 0 {
@@ -108,7 +99,7 @@ impl Analysis<'_> {
                 continue;
             }
             let from = i;
-            let item = match (&self.insts[i].operands, self.plan.ews[i]) {
+            let item = match (&self.insts[i].operands, &self.plan.ews[i]) {
                 (Operands::Reduce(o), _) if o.init == Init::Always => {
                     i += 1;
                     let a = self.plan.access[from];
@@ -125,18 +116,15 @@ impl Analysis<'_> {
                 (_, Some(e)) if !e.traps => {
                     let mut item = Group { rows: e.rows, width: u64::from(e.cols.body), ..Group::default() };
                     loop {
-                        if let Some(e) = self.plan.ews[i] {
-                            for (source, bit) in e.sources.iter().zip(self.plan.access[i].source) {
-                                match source {
-                                    Some((_, Mode::Full | Mode::Col, _)) => item.whole |= bit,
-                                    _ => item.part |= bit,
-                                }
-                            }
-                            item.writes |= self.plan.access[i].writes;
+                        if self.plan.ews[i].is_some() {
+                            let a = &self.plan.access[i];
+                            item.whole |= a.full | a.col;
+                            item.part |= a.rest;
+                            item.writes |= a.writes;
                         }
                         i += 1;
                         let more = |i: usize| {
-                            let s = self.plan.steps[i];
+                            let s = &self.plan.steps[i];
                             s.joins || s.skip || self.insts[i].op.class() == Class::Control
                         };
                         if i == section.end || !more(i) {
