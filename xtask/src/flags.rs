@@ -39,6 +39,20 @@ xflags::xflags! {
             /// Write the corpus of the cargo-fuzz targets instead.
             optional --corpus
         }
+        /// Compare random graphs with the reference evaluator: static, fused and not, on machines large and tiny, and op by op
+        /// through a stream, each for several bindings of its symbols, 0 and 1 among them. Prints how to see a failure again.
+        cmd random {
+            /// Graphs (default 2000).
+            optional --graphs graphs: u64
+            /// Seed of the first (default 0).
+            optional --seed seed: u64
+            /// Graphs at a time (default 2).
+            optional --jobs jobs: usize
+            /// Try to make each graph of so many ops, whatever its seed says.
+            optional --ops ops: usize
+            /// Do not look for the shortest graph that fails.
+            optional --no-shrink
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.

@@ -8,6 +8,7 @@ mod demo_model;
 mod flags;
 mod fuzz;
 mod onnx_suite;
+mod random;
 mod snapshots;
 
 use std::path::PathBuf;
@@ -32,6 +33,13 @@ fn main() -> anyhow::Result<()> {
             jobs: f.jobs.unwrap_or(2),
             run_every: f.run_every.unwrap_or(8),
             trace: f.trace,
+        })?,
+        XtaskCmd::Random(f) => random::random(&random::Options {
+            graphs: f.graphs.unwrap_or(2000),
+            seed: f.seed.unwrap_or(0),
+            jobs: f.jobs.unwrap_or(2),
+            ops: f.ops,
+            shrink: !f.no_shrink,
         })?,
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,

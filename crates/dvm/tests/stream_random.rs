@@ -1,14 +1,13 @@
-//! Random sequences of ops through a stream, against the reference evaluator and against the same ops as a graph.
+//! Random sequences of ops through a stream, against the reference evaluator and against the same ops as a graph. `cargo xtask
+//! random` does as much with more graphs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use dvm::ir::testing::{Config, Rng, random_graph};
+use dvm::ir::testing::Rng;
 use dvm::stream::{Arg, Operand, Tensor};
-use dvm::{
-    BinaryOp, Bindings, DType, Dim, Error, Graph, Module, Op, Options, ReduceOp, Scalar, Session, Stream,
-    Tensor as HostTensor, ir::ValueDef,
-};
+use dvm::testing::random::Checker;
+use dvm::{BinaryOp, Dim, Graph, Op, Options, ReduceOp, Scalar, Stream, Tensor as HostTensor};
 
 fn options() -> Options {
     let mut options = Options::default();
@@ -16,182 +15,16 @@ fn options() -> Options {
     options
 }
 
-/// An op of a graph on eager tensors; `None` for a form that they do not have.
-fn apply(s: &Stream, op: &Op, x: &[&Tensor], dim: &impl Fn(Dim) -> i64) -> Option<Result<Tensor, Error>> {
-    let sizes = |d: &[Dim]| d.iter().map(|&d| dim(d) as usize).collect::<Vec<usize>>();
-    let signed = |d: &[Dim]| d.iter().map(|&d| dim(d) as isize).collect::<Vec<isize>>();
-    // As the dtype has it: a graph may give an integer as 2.0.
-    let number = |value: Scalar, dtype: DType| Arg::Scalar(HostTensor::scalar(dtype, value).get(0));
-    Some(match op {
-        Op::Unary(u) => x[0].unary(*u),
-        Op::Binary(b) => Tensor::binary(x[0].arg(), *b, x[1].arg()),
-        Op::Fma {} => x[0].fma(x[1], x[2]),
-        Op::Select {} => x[0].select(x[1], x[2]),
-        Op::Clamp {} => x[0].clamp(x[1], x[2]),
-        Op::Cast { to } => x[0].cast(*to),
-        Op::Fill { value, dtype, shape } => s.full(*dtype, &sizes(shape), number(*value, *dtype)),
-        Op::Range { start, step, len, dtype } => {
-            s.arange(*dtype, dim(*start), dim(*step), dim(*len) as usize)
-        }
-        Op::Reshape { shape } => x[0].reshape(&signed(shape)),
-        Op::Transpose { perm } => x[0].permute(&perm.iter().map(|&p| p as isize).collect::<Vec<_>>()),
-        Op::Expand { shape } => x[0].expand(&sizes(shape)),
-        Op::Slice { start, len, step } => {
-            let mut t = x[0].clone();
-            for (i, ((&s, &n), &step)) in start.iter().zip(len).zip(step).enumerate() {
-                let (s, n, step) = (dim(s) as isize, dim(n) as isize, step as isize);
-                let end = Some(s + n * step).filter(|&e| e >= 0);
-                let (s, end, step) = if n == 0 { (0, Some(0), 1) } else { (s, end, step) };
-                t = match t.slice_step(i as isize, Some(s), end, step) {
-                    Ok(t) => t,
-                    e => return Some(e),
-                };
-            }
-            Ok(t)
-        }
-        Op::Concat { axis } => Tensor::concat(x, *axis as isize),
-        Op::Pad { before, after, mode, value } => {
-            x[0].pad(&signed(before), &signed(after), *mode, number(*value, x[0].dtype()))
-        }
-        Op::Gather { axis } => x[0].index_select(*axis as isize, x[1]),
-        Op::GatherElements { axis } => x[0].gather(*axis as isize, x[1]),
-        Op::Reduce { op, axes, keepdims } => x[0].reduce(*op, &axes[..], *keepdims),
-        Op::ArgMax { axis, keepdims: true, last: false } => x[0].argmax(*axis as isize),
-        Op::ArgMin { axis, keepdims: true, last: false } => x[0].argmin(*axis as isize),
-        Op::CumSum { axis, exclusive: false, reverse: false } => x[0].cumsum(*axis as isize),
-        Op::MatMul { trans_a: false, trans_b: false } => x[0].matmul(x[1]),
-        Op::MatMul { trans_a: false, trans_b: true } => x[0].matmul_t(x[1]),
-        Op::MatMul { trans_a: true, trans_b: false } => x[0].t_matmul(x[1]),
-        Op::Softmax { axis } => x[0].softmax(*axis as isize),
-        Op::LogSoftmax { axis } => x[0].log_softmax(*axis as isize),
-        Op::LayerNorm { axis, eps } if axis + 1 == x[0].rank() && x.len() == 3 => {
-            x[0].layer_norm(x[1], x[2], *eps)
-        }
-        Op::RmsNorm { axis, eps } if axis + 1 == x[0].rank() => x[0].rms_norm(x[1], *eps),
-        Op::Gelu { tanh: false } => x[0].gelu(),
-        Op::Gelu { tanh: true } => x[0].gelu_tanh(),
-        Op::Silu {} => x[0].silu(),
-        _ => return None,
-    })
-}
-
-/// A graph whose constants are inputs, as they are for a stream: what a graph does to constants once is not what runs.
-fn without_constants(graph: &Graph) -> (Graph, Vec<(String, HostTensor)>) {
-    let (mut g, mut given) = (graph.clone(), vec![]);
-    for i in 0..g.values.len() {
-        let ValueDef::Const(c) = g.values[i].def else { continue };
-        let name = format!("constant{i}");
-        g.values[i].def = ValueDef::Input(g.inputs.len() as u32);
-        g.inputs.push(dvm::Input { name: name.clone(), value: dvm::ValueId(i as u32), elements: None });
-        given.push((name, graph.constants[c.index()].clone()));
-    }
-    g.constants.clear();
-    (g, given)
-}
-
-/// Outputs of a graph computed eagerly, with drops, flushes and reads at random; `None` where an op has no eager form.
-fn eagerly(
-    s: &Stream,
-    graph: &Graph,
-    bindings: &Bindings,
-    inputs: &[(String, HostTensor)],
-    rng: &mut Rng,
-) -> Option<Result<Vec<HostTensor>, Error>> {
-    let dim = |d: Dim| graph.dims.eval(d, bindings).unwrap();
-    let mut uses = vec![0usize; graph.values.len()];
-    let operands = graph.nodes.iter().flat_map(|n| &n.inputs);
-    operands.chain(graph.outputs.iter().map(|o| &o.value)).for_each(|v| uses[v.index()] += 1);
-    let mut values: Vec<Option<Tensor>> = graph
-        .values
-        .iter()
-        .map(|v| match v.def {
-            ValueDef::Input(i) => Some(s.upload(inputs[i as usize].1.clone())),
-            ValueDef::Const(c) => Some(s.upload(graph.constants[c.index()].clone())),
-            _ => None,
-        })
-        .collect();
-    for node in &graph.nodes {
-        let x: Vec<Tensor> = node.inputs.iter().map(|v| values[v.index()].clone().unwrap()).collect();
-        let x: Vec<&Tensor> = x.iter().collect();
-        let y = match &node.op {
-            Op::Dims { values, scalar, dtype } => {
-                let shape: &[usize] = if *scalar { &[] } else { &[values.len()] };
-                let mut t = HostTensor::zeros(*dtype, shape).unwrap();
-                values.iter().enumerate().for_each(|(i, &d)| t.set(i, Scalar::Int(dim(d))));
-                Ok(s.upload(t))
-            }
-            op => apply(s, op, &x, &dim)?,
-        };
-        match y {
-            Ok(y) => values[node.output.index()] = Some(y),
-            Err(e) => return Some(Err(e)),
-        }
-        for v in &node.inputs {
-            uses[v.index()] -= 1;
-            // Most handles go when nobody needs them any more, some stay.
-            if uses[v.index()] == 0 && rng.chance(80) {
-                values[v.index()] = None;
-            }
-        }
-        if rng.chance(4) {
-            s.flush().unwrap();
-        }
-        if rng.chance(4)
-            && let Some(t) = &values[node.output.index()]
-            && let Err(e) = t.to_host()
-        {
-            return Some(Err(e));
-        }
-    }
-    let outputs: Vec<Tensor> =
-        graph.outputs.iter().map(|o| values[o.value.index()].clone().unwrap()).collect();
-    drop(values);
-    Some(outputs.iter().map(Tensor::to_host).collect())
-}
-
 #[test]
 fn graphs_op_by_op() {
-    let (mut ran, mut same, mut problems) = (0, 0, vec![]);
-    let s = Stream::new(options());
+    let mut checker = Checker::new(2);
+    let mut problems = vec![];
     for seed in 0..150 {
-        let random = random_graph(seed, &Config { bindings: 3, ..Config::default() });
-        let (graph, constants) = without_constants(&random.graph);
-        let module = Module::from_graph(graph).unwrap();
-        let mut session = Session::new(&module, options()).unwrap();
-        for (i, bindings) in random.bindings.iter().enumerate() {
-            let inputs = random.inputs(i, seed);
-            // Integers may meet a zero divisor, which is an error everywhere.
-            let Ok(want) = dvm::eval::eval_graph(&random.graph, &inputs) else { continue };
-            let got = eagerly(&s, &random.graph, bindings, &inputs, &mut Rng::new(seed * 8 + i as u64));
-            let Some(got) = got else { continue };
-            ran += 1;
-            let got = match got {
-                Ok(got) => got,
-                Err(e) => {
-                    problems.push(format!("seed {seed}, binding {i}: {e}"));
-                    continue;
-                }
-            };
-            if let Some(d) = random.difference(&got, &want) {
-                problems.push(format!("seed {seed}, binding {i}: {d}"));
-            }
-            // Of an exponent that is known a graph makes products; here it may have been flushed before.
-            let powers = |n: &dvm::ir::Node| n.op == Op::Binary(BinaryOp::Pow);
-            if random.graph.nodes.iter().any(powers) {
-                continue;
-            }
-            same += 1;
-            let fixed = session.run(inputs.into_iter().chain(constants.clone())).unwrap();
-            for ((name, a), b) in fixed.iter().zip(&got) {
-                if a.bytes() != b.bytes() {
-                    problems
-                        .push(format!("seed {seed}, binding {i}: `{name}` has other bits than as a graph"));
-                }
-            }
-        }
+        problems.extend(checker.check(seed, None).err().map(|e| format!("seed {seed}: {e}")));
     }
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
-    assert!(ran > 150 && same > 100, "{ran} ran, {same} compared by bits");
+    let done = checker.done();
+    assert!(done.streams > 150 && done.same > 100, "{done:?}");
 }
 
 /// What an eager tensor should be: elements of a store, by position.

@@ -23,6 +23,8 @@ pub struct Config {
     pub weights: Weights,
     /// Bindings may hold 0.
     pub zeros: bool,
+    /// Extents of the second binding are 0 and 1 for the most part, those of the third are all 1.
+    pub corners: bool,
 }
 
 /// Relative frequencies of op families; 0 leaves a family out.
@@ -73,6 +75,7 @@ impl Default for Config {
                 generate: 3,
             },
             zeros: true,
+            corners: false,
         }
     }
 }
@@ -145,7 +148,12 @@ impl<'a> Gen<'a> {
         let symbols: Vec<Symbol> = names.iter().filter_map(|n| g.dims.find_symbol(n)).collect();
         let mut bindings = vec![];
         for i in 0..config.bindings {
-            let mut extent = || if config.zeros && i > 0 && rng.chance(8) { 0 } else { rng.pick(EXTENTS) };
+            let mut extent = || match i {
+                1 if config.corners => rng.pick(&[0, 1, 1, 3]),
+                2 if config.corners => 1,
+                _ if config.zeros && i > 0 && rng.chance(8) => 0,
+                _ => rng.pick(EXTENTS),
+            };
             let (b, s, n) = (extent(), extent(), extent());
             let t = if rng.chance(50) { s } else { 1 };
             let mut set = Bindings::new();

@@ -1,6 +1,8 @@
 //! Programs that several checks share: snapshots under review, the hazard checker's and the executors' tests.
 
 mod cases;
+pub mod eager;
+pub mod random;
 mod snapshot;
 
 pub use cases::CASES;
