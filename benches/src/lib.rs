@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod template;
 
 use dvm::{Module, Options, Session, Tensor, fill, input_shapes};

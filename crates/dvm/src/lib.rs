@@ -4,11 +4,13 @@
 mod bare;
 mod bundle;
 mod check;
+mod cold;
 pub mod compare;
 mod engine;
 mod error;
 pub mod fill;
 mod flow;
+mod groups;
 mod inspect;
 mod launch;
 mod module;

@@ -12,6 +12,10 @@ pub struct RunReport {
     pub plan_us: f64,
     /// From "dims bound" to "launchable": tile, encode, verify, predecode, plan memory. In µs; 0 on a cache hit.
     pub compile_us: f64,
+    /// The part of it in which no program ran. In µs.
+    pub exposed_compile_us: f64,
+    /// Programs that were begun to be encoded before the run of the one before them ended.
+    pub overlapped: usize,
     /// The launches. In µs.
     pub run_us: f64,
     /// The program for this shape was in the cache.
@@ -33,9 +37,10 @@ impl fmt::Display for RunReport {
         }
         write!(
             f,
-            "plan {:.0} µs, compile {:.1} µs, run {:.1} µs, {} kernels in {} launch{}, {} B bytecode, {:.2} MB{}",
+            "plan {:.0} µs, compile {:.1} µs ({:.1} exposed), run {:.1} µs, {} kernels in {} launch{}, {} B bytecode, {:.2} MB{}",
             self.plan_us,
             self.compile_us,
+            self.exposed_compile_us,
             self.run_us,
             self.kernels,
             self.launches,

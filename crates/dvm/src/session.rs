@@ -13,6 +13,7 @@ use dvm_ir::{Bindings, DimTable, DimValues, Plan, Tensor, bind};
 use dvm_npu::MachineSpec;
 use dvm_vm::{Pool, Runtime};
 
+use crate::cold::Work;
 use crate::engine::{Encoded, Engine, Programs};
 use crate::flow::{FlowState, Run};
 use crate::launch::fit_outputs;
@@ -225,11 +226,66 @@ impl Session {
             self.report = run.report;
             return Ok(());
         }
+        if let Some(report) = self.by_groups(at, &inputs, outputs, plan_us)? {
+            self.report = report;
+            return Ok(());
+        }
         let (ready, mut report) = self.ready(at, &inputs, plan_us)?;
         let ordered = bind::in_order(bind::plan_inputs(&ready.plan), &inputs)?;
         self.launch(&ready, &ordered, outputs, &mut report)?;
         self.report = report;
         Ok(())
+    }
+
+    /// Runs a plan in groups, one while the next is encoded where they are new; `None` where it runs as a whole.
+    fn by_groups(
+        &mut self,
+        at: usize,
+        inputs: &[(String, Tensor)],
+        outputs: &mut Outputs,
+        plan_us: f64,
+    ) -> Result<Option<RunReport>, Error> {
+        let Body::Whole(programs) = &mut self.states[at].body else { return Ok(None) };
+        if !self.engine.options.overlap || self.engine.runtime.workers() < 2 || !programs.in_groups() {
+            return Ok(None);
+        }
+        let plan = programs.plan.clone();
+        let ordered = bind::in_order(bind::plan_inputs(&plan), inputs)?;
+        let given = ordered.iter().map(|&t| bind::Given::from(t));
+        let start = Instant::now();
+        let pairs = bind::plan_inputs(&plan).zip(given);
+        bind::bind(&plan.dims, &plan.checks, pairs, &mut self.bindings, &mut self.values)?;
+        let Some(groups) = programs.cold(&self.bindings) else { return Ok(None) };
+        let mut report = RunReport { plan_us, cache_hit: true, ..RunReport::default() };
+        report.dims = named(&plan.dims, &self.bindings);
+        let (weights, grouped) = if let Some(grouped) = programs.grouped(&self.bindings) {
+            self.engine.fits(&plan, &grouped, &ordered)?;
+            fit_outputs(&plan, &grouped.outputs, outputs)?;
+            report.bytecode_bytes = grouped.encoded.iter().map(|e| e.bytecode_bytes).sum();
+            let deadline = self.engine.options.timeout.map(|t| Instant::now() + t);
+            let mut weights = 0;
+            for i in 0..grouped.encoded.len() {
+                weights += self.engine.launch_group(&grouped, i, &ordered, outputs, deadline, &mut report)?;
+            }
+            (weights, grouped)
+        } else {
+            let (spec, check) = (self.engine.spec.clone(), self.engine.options.check);
+            let work = Work::new(programs.variant.clone(), groups.clone(), self.values.clone(), spec, check);
+            let timed = (start, &mut report);
+            let (grouped, weights) = self.engine.cold(
+                &Arc::new(work),
+                (&plan, &groups),
+                &self.values,
+                &ordered,
+                outputs,
+                timed,
+            )?;
+            let grouped = Arc::new(grouped);
+            programs.keep(self.engine.options.cache, &self.bindings, grouped.clone());
+            (weights, grouped)
+        };
+        report.peak_bytes = self.engine.fits(&plan, &grouped, &ordered)? + weights;
+        Ok(Some(report))
     }
 
     /// The state for these inputs, and the inputs its graph still has.

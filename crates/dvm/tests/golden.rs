@@ -19,7 +19,13 @@ fn shared() -> Option<PathBuf> {
 
 /// Runs every recorded file of a model; `max_kernels` bounds the kernels of a run, `plans` how often anything is planned.
 /// `carry` says which output becomes which input of the next step.
-fn goldens(model: &str, count: usize, max_kernels: usize, plans: usize, carry: &[(&str, &str)]) {
+fn goldens(
+    model: &str,
+    count: usize,
+    max_kernels: usize,
+    (plans, most_launches): (usize, usize),
+    carry: &[(&str, &str)],
+) {
     let Some(shared) = shared() else { return };
     let models = shared.join("models");
     let is_golden = |p: &PathBuf| {
@@ -67,7 +73,8 @@ fn goldens(model: &str, count: usize, max_kernels: usize, plans: usize, carry: &
             session.run_into(&inputs, &mut outputs).unwrap_or_else(|e| panic!("{stem} {prefix}: {e}"));
             let r = session.last_run();
             println!("{stem} {prefix}: {r}");
-            assert_eq!(r.launches, 1, "one launch a run");
+            // A long plan met for the first time is launched in groups, so that encoding is hidden.
+            assert!(r.launches <= most_launches, "{stem}: {} launches", r.launches);
             assert!(r.kernels <= max_kernels, "{stem}: {} kernels, at most {max_kernels}", r.kernels);
             planned += usize::from(r.plan_us > 0.0);
             for (name, want) in &expected {
@@ -94,27 +101,27 @@ fn goldens(model: &str, count: usize, max_kernels: usize, plans: usize, carry: &
 
 #[test]
 fn mmoe() {
-    goldens("mmoe", 4, 80, 1, &[]);
+    goldens("mmoe", 4, 80, (1, 1), &[]);
 }
 
 #[test]
 fn minilm() {
     // Six layers of at most 15 kernels, the embeddings and the mask.
-    goldens("minilm-l6-v2", 8, 6 * 15 + 6, 1, &[]);
+    goldens("minilm-l6-v2", 8, 6 * 15 + 6, (1, 4), &[]);
 }
 
 #[test]
 fn magika() {
-    goldens("magika", 3, 60, 1, &[]);
+    goldens("magika", 3, 60, (1, 4), &[]);
 }
 
 #[test]
 fn silero_vad() {
     // Both sample rates, each a plan: its nested branches are decided by shapes and the rate.
-    goldens("silero_vad", 4, 60, 2, &[("stateN", "state")]);
+    goldens("silero_vad", 4, 60, (2, 4), &[("stateN", "state")]);
 }
 
 #[test]
 fn llama_tiny() {
-    goldens("llama-tiny", 2, 200, 1, &[]);
+    goldens("llama-tiny", 2, 200, (1, 4), &[]);
 }

@@ -308,3 +308,36 @@ fn values_do_not_depend_on_overlap() -> Result<()> {
     assert_eq!(run(true)?, run(false)?);
     Ok(())
 }
+
+/// On a quiet machine most encoding is hidden behind runs. Other processes may keep the helper from its core, so the best of many tries
+/// counts: a scheme that does not overlap has none.
+#[test]
+fn encoding_is_hidden_behind_runs() -> Result<()> {
+    let mut options = Options::default();
+    options.threads = Some(2);
+    let s = Stream::new(options);
+    let x = s.tensor(&[512, 300], &vec![0.5f32; 512 * 300])?;
+    let started = std::time::Instant::now();
+    let (mut least, mut seed) = (f64::INFINITY, 0.0);
+    while least > 0.3 && started.elapsed().as_secs() < 60 {
+        let before = s.report();
+        let mut v = x.clone();
+        for _ in 0..10 {
+            // New constants, so a new program.
+            seed += 1.0;
+            for i in 0..3 {
+                v = ((&v * (seed + f64::from(i)))?.sigmoid()? + &x)?;
+            }
+            v = (v.tanh()? - seed)?.maximum(&x)?;
+            s.flush()?;
+        }
+        s.sync()?;
+        let after = s.report();
+        assert_eq!(after.programs - before.programs, 10);
+        assert_eq!(after.cached, 0);
+        let exposed = after.exposed_compile_us - before.exposed_compile_us;
+        least = least.min(exposed / (after.compile_us - before.compile_us));
+    }
+    assert!(least <= 0.3, "at best {:.0} % of the compile time was exposed", least * 100.0);
+    Ok(())
+}
