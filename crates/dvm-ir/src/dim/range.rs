@@ -238,6 +238,16 @@ impl DimTable {
         self.facts_symbols |= self.bounds[from.index()].symbols;
         self.equal.insert(id, to);
         self.assumed = true;
+        // A quotient that is known bounds what is divided, so that what was proved from its definition stays proved.
+        if let Atom::FloorDiv(x, n) = self.atoms[id.0 as usize]
+            && let Some(k) = self.as_const(n).filter(|&k| k > 0)
+        {
+            let least = self.mul(n, to);
+            let slack = self.constant(k - 1);
+            let most = self.add(least, slack);
+            self.assume_at_most(least, x);
+            self.assume_at_most(x, most);
+        }
         // What is known of one symbol is known of the other.
         if let (Some(s), Some(r)) = (self.as_symbol(from), self.as_symbol(to)) {
             let f = self.symbols[s.index()].clone();

@@ -41,6 +41,25 @@ fn answers_and_facts() {
 }
 
 #[test]
+fn a_known_quotient_bounds_what_is_divided() {
+    let (mut t, b, s) = table();
+    let two = t.constant(2);
+    let next = t.add(s, Dim::ONE);
+    let half = t.floor_div(next, two);
+    // 2 * floor((s + 1) / 2) - 1 <= s holds for every s, and goes on to hold when the quotient is known.
+    let twice = t.mul(half, two);
+    let last = t.sub(twice, Dim::ONE);
+    assert!(t.at_most(last, s));
+    t.assume_equal(half, Dim::ONE);
+    assert!(t.at_most(last, s));
+    assert_eq!(t.range(s), (1, 2));
+    // Of a quotient by what is no constant nothing is learnt.
+    let q = t.floor_div(s, b);
+    t.assume_equal(q, two);
+    assert_eq!(t.range(b).0, 0);
+}
+
+#[test]
 fn evaluation_reports_why() {
     let (mut t, b, s) = table();
     let d = t.broadcast(b, s).unwrap();

@@ -162,6 +162,8 @@ fn floats(op: &Op, args: &[Bound], dtype: DType, to: DType, n: f64) -> Option<Bo
     };
     let approximately = |b: Bound, err: f64| approximate(b.lo, b.hi, err);
     let u = inner(dtype);
+    // A block of up to 64 is summed in a chain: of equal elements each rounding may go the same way.
+    let chain = u * (n.min(64.0) / 2.0).max(1.0);
     match op {
         Op::Unary(f) => match f {
             UnaryOp::Copy => Some(x),
@@ -250,13 +252,13 @@ fn floats(op: &Op, args: &[Bound], dtype: DType, to: DType, n: f64) -> Option<Bo
         Op::Reduce { op, .. } => match op {
             ReduceOp::Max | ReduceOp::Min => Some(x),
             ReduceOp::Sum => {
-                approximate(n * x.lo.min(0.0), n * x.hi.max(0.0), n * (x.err + u * x.magnitude()))
+                approximate(n * x.lo.min(0.0), n * x.hi.max(0.0), n * (x.err + chain * x.magnitude()))
             }
-            ReduceOp::Mean => approximately(x, x.err + 4.0 * u * x.magnitude()),
-            ReduceOp::L1 => approximate(0.0, n * x.magnitude(), n * (x.err + u * x.magnitude())),
+            ReduceOp::Mean => approximately(x, x.err + (4.0 * u + chain) * x.magnitude()),
+            ReduceOp::L1 => approximate(0.0, n * x.magnitude(), n * (x.err + chain * x.magnitude())),
             ReduceOp::SumSquare => {
                 let m = x.magnitude();
-                approximate(0.0, n * m * m, n * (2.0 * m * x.err + 2.0 * u * m * m))
+                approximate(0.0, n * m * m, n * (2.0 * m * x.err + (u + chain) * m * m))
             }
             ReduceOp::L2 => {
                 let top = n.sqrt() * x.magnitude();

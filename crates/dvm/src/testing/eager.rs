@@ -147,5 +147,5 @@ pub fn eagerly(
         .map(|o| values[o.value.index()].clone().ok_or_else(|| lost(&o.value)))
         .collect::<Result<Vec<Tensor>, _>>()?;
     drop(values);
-    outputs.iter().map(|t| t.to_host().map_err(Error::from)).collect::<Result<_, Error>>().map(Some)
+    outputs.iter().map(Tensor::to_host).collect::<Result<_, Error>>().map(Some)
 }

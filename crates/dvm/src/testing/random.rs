@@ -114,14 +114,16 @@ impl Checker {
         let mut fixed = self.session(&plain, None, true)?;
         // A tiny machine always, the others and the unfused form in turn.
         let turn = seed as usize;
-        let mut sessions =
-            vec![("tiny".to_owned(), self.session(&random.graph, self.specs.first(), turn % 3 != 0)?)];
+        let mut sessions = vec![(
+            "tiny".to_owned(),
+            self.session(&random.graph, self.specs.first(), !turn.is_multiple_of(3))?,
+        )];
         let other = match turn % self.specs.len().max(1) {
             0 => None,
             i => self.specs.get(i),
         };
         let name = other.map_or("host", |s| s.target.name.as_str()).to_owned();
-        sessions.push((name, self.session(&random.graph, other, turn % 3 == 0)?));
+        sessions.push((name, self.session(&random.graph, other, turn.is_multiple_of(3))?));
         self.done.graphs += 1;
         // Of an exponent that is known a graph makes products; a stream may have flushed it before.
         let powers = random.graph.nodes.iter().any(|n| n.op == Op::Binary(BinaryOp::Pow));
