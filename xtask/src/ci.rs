@@ -27,6 +27,7 @@ pub(crate) fn package(verify: bool) -> Result<()> {
 pub(crate) fn ci(full: bool) -> Result<()> {
     crate::codegen::codegen(true)?;
     crate::snapshots::snapshots(true, false, None)?;
+    crate::traffic::traffic(true)?;
     let sh = Shell::new()?;
     sh.change_dir(root());
     if full {

@@ -53,6 +53,11 @@ xflags::xflags! {
             /// Do not look for the shortest graph that fails.
             optional --no-shrink
         }
+        /// Count the bytes that kernels load and store, and write the table of docs/traffic.md.
+        cmd traffic {
+            /// Fail, naming the command to run, when the table is out of date; write nothing.
+            optional --check
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.

@@ -10,6 +10,7 @@ mod fuzz;
 mod onnx_suite;
 mod random;
 mod snapshots;
+mod traffic;
 
 use std::path::PathBuf;
 
@@ -41,6 +42,7 @@ fn main() -> anyhow::Result<()> {
             ops: f.ops,
             shrink: !f.no_shrink,
         })?,
+        XtaskCmd::Traffic(f) => traffic::traffic(f.check)?,
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::OnnxSuite(a) => {

@@ -151,11 +151,24 @@ pub struct Unit {
     pub weight: u32,
 }
 
+/// Units of a step that run on so many cores at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CoreLimit {
+    /// The first unit.
+    pub first: u32,
+    /// Number of units, one behind the other.
+    pub units: u32,
+    /// Most cores that work on any of them at one time. Values never depend on it.
+    pub cores: u32,
+}
+
 /// Units that may run at the same time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The units.
     pub units: Vec<Unit>,
+    /// Limits in order, none of which share a unit.
+    pub limits: Vec<CoreLimit>,
 }
 
 /// A whole program: one launch.

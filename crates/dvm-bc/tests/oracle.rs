@@ -158,7 +158,7 @@ fn program(c: &Case) -> Program {
         },
         args: vec![arg("a"), arg("b")],
         templates,
-        steps: vec![Step { units }],
+        steps: vec![Step { units, limits: vec![] }],
         aliases: vec![],
     }
 }

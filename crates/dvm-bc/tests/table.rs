@@ -287,7 +287,7 @@ fn any_instructions_verify_or_fail() {
         let slot = |r: &mut Rng| (r.below(2) as u32, 8 * r.bits(30));
         let units =
             (0..r.below(3)).map(|_| Unit { template: 0, slots: vec![slot(&mut r), slot(&mut r)], weight: 1 });
-        p.steps = vec![Step { units: units.collect() }];
+        p.steps = vec![Step { units: units.collect(), limits: vec![] }];
         match Verified::new(p, &Limits::default()) {
             Ok(_) => verified += 1,
             Err(e) => assert!(!e.to_string().is_empty()),

@@ -20,6 +20,7 @@ Examples:
   dvm run model.onnx --golden model.npz             compare with recorded outputs
   dvm inspect model.onnx                            inputs, outputs, symbols, ops, unsupported things
   dvm explain model.onnx                            which ops fused into which kernel, and why not more
+  dvm bisect model.onnx --inputs in.npz             which fusion changes a value
   dvm compile model.onnx --dim seq=17 -o m.dvmb     a bundle for run, disasm and check
   dvm disasm m.dvmb                                 its bytecode as text, for review
   dvm check m.dvmb                                  is it safe, is it synchronised?
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Show the kernels, the ops in each, and the reason of each boundary.
     Explain(ExplainArgs),
+    /// Find the fusion that changes a value.
+    Bisect(BisectArgs),
     /// Compile a model for given dims to a bundle.
     Compile(CompileArgs),
     /// Print the bytecode of a bundle as text.
@@ -98,7 +101,7 @@ Examples:
   dvm run model.onnx --golden steps.npz --rtol 1e-3       in.NAME/out.NAME, or sK.in.NAME/sK.out.NAME for steps
   dvm run kernel.dvmasm --inputs in.npz                   arguments by name; any shape of as many elements will do
 
-Inputs that are not given are filled deterministically from their name, dtype and dims; those of bytecode as text only with --fill.
+DVM_FUSE=off runs every op as a kernel of its own. Inputs that are not given are filled deterministically from their name, dtype and dims; those of bytecode as text only with --fill.
 Exit codes: 0 right, 1 error, 2 wrong usage, 3 values differ.")]
 pub(crate) struct RunArgs {
     /// ONNX, textual IR, serialised IR, a bundle, or bytecode as text.
@@ -130,6 +133,9 @@ pub(crate) struct RunArgs {
     /// Run each shape N times.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
+    /// Count the bytes that kernels load and store.
+    #[arg(long)]
+    pub(crate) traffic: bool,
     /// Model whose weights a bundle without weights uses.
     #[arg(long, value_name = "MODEL")]
     pub(crate) weights: Option<PathBuf>,
@@ -152,6 +158,10 @@ pub(crate) struct EngineArgs {
     /// Most bytes of workspace, inputs and outputs; by default 768 MiB and 64 times the size of the model.
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_memory: Option<u64>,
+    /// A condition on symbols that holds for all inputs, e.g. `s0 = s1`, `s0 % 64 == 0`, `s0 <= 4096`; may be repeated. Fusion
+    /// relies on it, and inputs that violate it are an error.
+    #[arg(long, value_name = "COND")]
+    pub(crate) assume: Vec<String>,
     /// Most seconds a run may take.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<std::time::Duration>,
@@ -179,8 +189,14 @@ pub(crate) struct InspectArgs {
 Examples:
   dvm explain model.onnx                    kernels and boundaries
   dvm explain model.onnx --kernels          with the body of each kernel
-  dvm explain model.onnx --dot plan.dot && dot -Tsvg plan.dot -o plan.svg
-  dvm explain model.onnx --input axes=axes.npy")]
+  dvm explain model.onnx --dim seq=128      bytes as numbers too
+  dvm explain model.onnx --svg plan.svg     a picture, for a browser
+  dvm explain model.onnx --dot plan.dot && dot -Tpng plan.dot -o plan.png
+  dvm explain model.onnx --assume \"s0 = s1\" --assume \"s0 % 64 == 0\"
+  dvm explain model.onnx --input axes=axes.npy
+
+\"cannot prove A\" under a cut says that the cut would vanish if A were known to hold: --assume \"A\", here and with run and compile.
+DVM_FUSE=off shows what runs without fusion.")]
 pub(crate) struct ExplainArgs {
     /// ONNX, textual IR or serialised IR.
     pub(crate) model: PathBuf,
@@ -190,12 +206,56 @@ pub(crate) struct ExplainArgs {
     /// Write the kernels and the buffers between them as a Graphviz file.
     #[arg(long, value_name = "F.dot")]
     pub(crate) dot: Option<PathBuf>,
+    /// Draw the kernels and the buffers between them.
+    #[arg(long, value_name = "F.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Value of a symbol, for sizes in bytes.
+    #[arg(long = "dim", value_name = "SYM=N", value_parser = dim)]
+    pub(crate) dim: Vec<(String, Vec<i64>)>,
+    /// A condition on symbols that holds for all inputs, e.g. `s0 = s1`, `s0 % 64 == 0`, `s0 <= 4096`; may be repeated.
+    #[arg(long, value_name = "COND")]
+    pub(crate) assume: Vec<String>,
     /// Value of an input that decides the model's structure.
     #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
     pub(crate) input: Vec<(String, String)>,
     /// Machine-readable.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `dvm bisect`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  dvm bisect model.onnx --dim seq=17                    any bit that fusion changes
+  dvm bisect model.onnx --inputs in.npz --rtol 1e-4     only what differs by more
+  dvm bisect model.onnx --inputs in.npz --json
+
+Runs the model unfused, then with fusion limited to its first N decisions, until the first is found that changes an output.
+Exit codes: 0 no difference, 1 error, 2 wrong usage, 3 a fusion changes a value.")]
+pub(crate) struct BisectArgs {
+    /// ONNX, textual IR or serialised IR.
+    pub(crate) model: PathBuf,
+    /// Inputs by name; entries may be called NAME or in.NAME.
+    #[arg(long, value_name = "F.npz")]
+    pub(crate) inputs: Option<PathBuf>,
+    /// One input from a .npy file; may be repeated.
+    #[arg(long = "input", value_name = "NAME=F.npy", value_parser = pair)]
+    pub(crate) input: Vec<(String, String)>,
+    /// Value of a symbol; inputs that are not given are filled.
+    #[arg(long = "dim", value_name = "SYM=N", value_parser = dim)]
+    pub(crate) dim: Vec<(String, Vec<i64>)>,
+    /// Relative difference that is allowed (by default no bit may differ).
+    #[arg(long, value_parser = tolerance)]
+    pub(crate) rtol: Option<f64>,
+    /// Absolute difference that is allowed.
+    #[arg(long, value_parser = tolerance)]
+    pub(crate) atol: Option<f64>,
+    /// Machine-readable.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// `dvm compile`.

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         args::Command::Run(a) => cmd::run::run(&a),
         args::Command::Inspect(a) => cmd::inspect::inspect(&a),
         args::Command::Explain(a) => cmd::explain::explain(&a),
+        args::Command::Bisect(a) => cmd::bisect::bisect(&a),
         args::Command::Compile(a) => cmd::compile::compile(&a),
         args::Command::Disasm(a) => cmd::asm::disasm(&a),
         args::Command::Asm(a) => cmd::asm::asm(&a),

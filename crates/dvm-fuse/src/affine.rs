@@ -3,7 +3,7 @@
 //! Fusion pulls values through views by composing these maps, so a transpose, slice, window or broadcast costs nothing
 //! and a late broadcast (an extent that is 1 only at run time) is a stride that becomes 0 when dims are bound.
 
-use dvm_ir::{Answer, Dim, DimTable};
+use dvm_ir::{Answer, CheckCond, Dim, DimTable};
 use smallvec::SmallVec;
 
 /// `offset + sum(index(axis) * stride)`, terms sorted by axis, no stride provably 0.
@@ -86,7 +86,11 @@ pub(crate) fn same(t: &mut DimTable, a: Dim, b: Dim) -> bool {
     if let (Some(_), Some(_)) = (t.as_const(a), t.as_const(b)) {
         return false;
     }
-    t.is_equal(a, b) == Answer::Proven
+    let answer = t.is_equal(a, b);
+    if answer == Answer::Unknown {
+        t.wish_equal(a, b);
+    }
+    answer == Answer::Proven
 }
 
 /// `a / b` when `b` provably divides `a` and neither is 0.
@@ -97,8 +101,26 @@ pub(crate) fn exact_div(t: &mut DimTable, a: Dim, b: Dim) -> Option<Dim> {
     if a == Dim::ZERO || b == Dim::ZERO || a == Dim::ONE {
         return None;
     }
-    let q = t.floor_div(a, b);
-    (q != Dim::ZERO && t.mul(q, b) == a).then_some(q)
+    let exact = |t: &mut DimTable, a: Dim, b: Dim| {
+        let q = t.floor_div(a, b);
+        (q != Dim::ZERO && t.mul(q, b) == a).then_some(q)
+    };
+    if let Some(q) = exact(t, a, b) {
+        return Some(q);
+    }
+    let (known_a, known_b) = (t.rewrite(a), t.rewrite(b));
+    if (known_a, known_b) != (a, b)
+        && let Some(q) = exact(t, known_a, known_b)
+    {
+        return Some(q);
+    }
+    if t.as_const(a).is_none() && t.as_const(b).is_some() {
+        t.wish(|t| {
+            let rest = t.rem(a, b);
+            CheckCond::Equal(rest, Dim::ZERO)
+        });
+    }
+    None
 }
 
 /// The index of an operand axis of extent `d` where the result axis of extent `to` has index `e`.

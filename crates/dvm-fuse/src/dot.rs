@@ -16,7 +16,10 @@ pub fn call_graph(plan: &Plan) -> DiGraph<String, String> {
     let nodes: Vec<NodeIndex> = plan.calls.iter().map(|c| g.add_node(node(c))).collect();
     for b in &plan.boundaries {
         let buffer = &plan.buffers[b.buffer.index()].name;
-        g.add_edge(nodes[b.from as usize], nodes[b.to as usize], format!("{buffer}: {}", b.reason));
+        let missing: Vec<String> = b.missing.iter().map(|&c| plan.dims.say_cond(c)).collect();
+        let missing =
+            if missing.is_empty() { String::new() } else { format!(" (not {})", missing.join(", ")) };
+        g.add_edge(nodes[b.from as usize], nodes[b.to as usize], format!("{buffer}: {}{missing}", b.reason));
     }
     g
 }

@@ -107,7 +107,10 @@ fn can_merge(t: &mut DimTable, kernel: &mut Kernel, i: usize) -> bool {
     }
     let mut ok = true;
     let inner = kernel.axes[i + 1];
-    accesses(kernel, |x| ok &= ok && mul(t, x.strides[i + 1], inner) == x.strides[i]);
+    accesses(kernel, |x| {
+        let (one, other) = (mul(t, x.strides[i + 1], inner), x.strides[i]);
+        ok &= ok && (one == other || t.rewrite(one) == t.rewrite(other));
+    });
     ok
 }
 

@@ -8,6 +8,8 @@
 //! - `regions`: which nodes share a kernel (greedy growth, acyclic by reachability);
 //! - `space`: the iteration space of a region; `emit`: its kernel; `finish`: axis order and merging;
 //! - `split`: a graph with controls as ordinary graphs between them;
+//! - `stack`: kernels that a user puts side by side or in a row;
+//! - `why`: what would have to be known for a boundary to vanish; `dot`, `svg`: pictures;
 //! - `schedule`: buffers, kernels shared by equal calls, levels, reasons of the boundaries.
 
 #![doc = include_str!("../README.md")]
@@ -31,11 +33,17 @@ mod schedule;
 mod simplify;
 mod space;
 mod split;
+mod stack;
+mod svg;
+mod why;
 
 pub use dot::{call_graph, to_dot};
 pub use split::{Part, Split, Step, split};
+pub use stack::{Stack, StackError, Stacking};
+pub use svg::to_svg;
+pub use why::explained;
 
-use dvm_ir::{Graph, NodeId, Plan};
+use dvm_ir::{CheckCond, Graph, NodeId, Plan};
 
 /// What bounds a fused kernel. Plain numbers: fusion knows no machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,11 +69,14 @@ pub struct FuseOptions {
     pub limits: FuseLimits,
     /// Fuse at all; otherwise every primitive op is a kernel of its own (views still fold into addresses).
     pub fuse: bool,
+    /// Most times that a node is put into a kernel with others; what comes later is a kernel of its own. `None` for no limit.
+    /// Decisions do not look ahead: a lower limit gives a beginning of the same ones.
+    pub contractions: Option<usize>,
 }
 
 impl Default for FuseOptions {
     fn default() -> FuseOptions {
-        FuseOptions { limits: FuseLimits::default(), fuse: true }
+        FuseOptions { limits: FuseLimits::default(), fuse: true, contractions: None }
     }
 }
 
@@ -88,6 +99,14 @@ pub enum FuseError {
     Control {
         /// The first control.
         control: String,
+    },
+    /// A stacking that is not of this graph.
+    #[error("the stacking covers {covered} of the graph's {nodes} nodes in order")]
+    Stacking {
+        /// Nodes it covers.
+        covered: usize,
+        /// Nodes there are.
+        nodes: usize,
     },
     /// Too many parts.
     #[error("{controls} controls split {dims} dims into more parts than are planned")]
@@ -115,6 +134,34 @@ const MAX_OPS: usize = 128;
 /// # Errors
 /// When an op makes no kernel, e.g. because it has more axes than a kernel can have.
 pub fn plan(graph: &Graph, opts: &FuseOptions) -> Result<Plan, FuseError> {
+    planned(graph, opts, false).map(|p| p.plan)
+}
+
+/// A node that was put into a kernel with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contraction {
+    /// Its primitive op.
+    pub op: &'static str,
+    /// Nodes of the source graph that it was made of.
+    pub nodes: Vec<NodeId>,
+}
+
+/// The decisions that make a plan, in order: with [`FuseOptions::contractions`] = n, the first n of them are taken.
+///
+/// # Errors
+/// As [`plan`].
+pub fn contractions(graph: &Graph, opts: &FuseOptions) -> Result<Vec<Contraction>, FuseError> {
+    planned(graph, opts, false).map(|p| p.contractions)
+}
+
+struct Planned {
+    plan: Plan,
+    contractions: Vec<Contraction>,
+    /// Conditions that were asked for and are not known to hold.
+    wishes: Vec<CheckCond>,
+}
+
+fn planned(graph: &Graph, opts: &FuseOptions, wish: bool) -> Result<Planned, FuseError> {
     if let Some(c) = graph.controls.first() {
         return Err(FuseError::Control { control: c.to_string() });
     }
@@ -123,7 +170,16 @@ pub fn plan(graph: &Graph, opts: &FuseOptions) -> Result<Plan, FuseError> {
     let opts = &FuseOptions { limits: FuseLimits { ops, ..opts.limits.clone() }, ..opts.clone() };
     let mut p = lower::lower(graph, opts.fuse);
     let mut dims = std::mem::take(&mut p.g.dims);
+    if wish {
+        dims.record_wishes();
+    }
     let regions = regions::grow(&p, &mut dims, opts)?;
+    let wishes = dims.take_wishes();
     tracing::debug!(nodes = p.g.nodes.len(), regions = regions.all.len(), "regions grown");
-    schedule::schedule(&p, dims, &regions)
+    let contraction = |n: &NodeId| {
+        let nodes = p.origin[n.index()].iter().copied().filter(|n| n.0 != u32::MAX).collect();
+        Contraction { op: p.g.nodes[n.index()].op.mnemonic(), nodes }
+    };
+    let contractions = regions.joined.iter().map(contraction).collect();
+    Ok(Planned { plan: schedule::schedule(&p, dims, &regions)?, contractions, wishes })
 }

@@ -60,6 +60,8 @@ pub(crate) struct Regions {
     pub(crate) state: State,
     /// Why a node did not join the region of an operand's stored value.
     pub(crate) cuts: FxHashMap<(NodeId, ValueId), String>,
+    /// Nodes that were put into a kernel with others, in order.
+    pub(crate) joined: Vec<NodeId>,
 }
 
 /// Most views between a value and memory.
@@ -121,7 +123,12 @@ pub(crate) fn grow(p: &Prim, t: &mut DimTable, opts: &FuseOptions) -> Result<Reg
     let class = classify(p);
     let region = vec![None; p.g.nodes.len()];
     let cheap = class.iter().map(|&c| c == Class::Inline).collect();
-    let r = Regions { all: vec![], state: State { class, cheap, region }, cuts: FxHashMap::default() };
+    let r = Regions {
+        all: vec![],
+        state: State { class, cheap, region },
+        cuts: FxHashMap::default(),
+        joined: vec![],
+    };
     let mut g = Grow { p, t, opts, r, cost: vec![0; p.g.nodes.len()], depth: vec![0; p.g.nodes.len()] };
     for i in 0..p.g.nodes.len() {
         let n = NodeId::new(i);
@@ -237,7 +244,8 @@ impl Grow<'_> {
         if self.depth[n.index()] > MAX_VIEWS { self.materialise(v) } else { Ok(()) }
     }
     fn add(&mut self, n: NodeId) -> Result<(), FuseError> {
-        if self.opts.fuse && (self.is_inline(n) || self.join_any(n)) {
+        if self.may_join() && (self.is_inline(n) || self.join_any(n)) {
+            self.r.joined.push(n);
             return Ok(());
         }
         self.alone(n, false)
@@ -363,7 +371,8 @@ impl Grow<'_> {
                 self.alone(n, true)
             }
             Class::View => {
-                if self.opts.fuse && self.join_any(n) {
+                if self.may_join() && self.join_any(n) {
+                    self.r.joined.push(n);
                     return Ok(());
                 }
                 self.alone(n, true)
@@ -372,6 +381,10 @@ impl Grow<'_> {
         }
     }
 
+    /// Whether another node may be put into a kernel with others.
+    fn may_join(&self) -> bool {
+        self.opts.fuse && self.opts.contractions.is_none_or(|most| self.r.joined.len() < most)
+    }
     fn join_any(&mut self, n: NodeId) -> bool {
         let (pull, memory) = self.deps(n);
         for &r in &pull {

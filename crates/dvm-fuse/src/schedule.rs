@@ -187,6 +187,7 @@ fn levels(s: &mut Scheduler, r: &Regions, done: &[Done]) {
                         to: i as u32,
                         buffer: s.buffers[&owner(p, v)],
                         reason: reason(p, r, d, v),
+                        missing: vec![],
                     });
                 } else if let ValueDef::Node(n) = p.g.value(v).def {
                     stack.extend_from_slice(&p.g.nodes[n.index()].inputs);

@@ -273,7 +273,7 @@ fn relate(t: &mut DimTable, p: &Prim, node: &Node, space: &mut Space) -> Result<
         Op::Slice { start, len, step } => {
             let u = node.inputs[0];
             for i in 0..to.len() {
-                if start[i] == Dim::ZERO && step[i] == 1 && len[i] == p.g.shape(u)[i] {
+                if start[i] == Dim::ZERO && step[i] == 1 && same(t, len[i], p.g.shape(u)[i]) {
                     changed |= tie(p, space, (u, i), (out, i));
                 }
             }

@@ -54,3 +54,17 @@ fn fused_within_small_limits() {
     let limits = FuseLimits { ops: 4, operands: 4, live: 3 };
     differential(1700..2000, &FuseOptions { limits, ..FuseOptions::default() });
 }
+
+#[test]
+fn fused_up_to_any_decision() {
+    for seed in 2200..2240 {
+        let graph = random_graph(seed, &Config::default()).graph;
+        let all = dvm_fuse::contractions(&graph, &FuseOptions::default()).map_or(0, |c| c.len());
+        for n in 0..=all {
+            let opts = FuseOptions { contractions: Some(n), ..FuseOptions::default() };
+            let p = plan(&graph, &opts).unwrap_or_else(|e| panic!("seed {seed}, {n} of {all}: {e}"));
+            p.verify().unwrap_or_else(|v| panic!("seed {seed}, {n} of {all}: {v:?}"));
+        }
+    }
+    differential(2240..2300, &FuseOptions { contractions: Some(3), ..FuseOptions::default() });
+}

@@ -414,8 +414,14 @@ fn check(dims: &DimTable, c: &Check, values: &DimValues) -> Result<(), BindError
     // A constant needs no "is".
     let known = |d| values.get(d).filter(|_| dims.as_const(d).is_none());
     let side = |d| known(d).map(|v| format!("`{}` is {v}", dims.display(d)));
-    let values: Vec<String> = [side(a), side(b)].into_iter().flatten().collect();
-    let fact = format!("`{}`", dims.display_cond(c.cond));
+    let said = dims.say_cond(c.cond);
+    let mut values: Vec<String> = [side(a), side(b)].into_iter().flatten().collect();
+    if said.contains(" % ") {
+        // What remains of a division says less than what is divided.
+        let symbols = dims.symbols_in([a, b]).into_iter().filter_map(|s| dims.symbol_dim(s));
+        values = symbols.filter_map(side).collect();
+    }
+    let fact = format!("`{said}`");
     Err(BindError::Check { what: c.what.clone(), fact, values: values.join(" and ") })
 }
 

@@ -566,3 +566,24 @@ impl Op {
         )
     }
 }
+
+impl Op {
+    /// The op with other dims, e.g. those of another table.
+    #[must_use]
+    pub fn map_dims(&self, mut f: impl FnMut(Dim) -> Dim) -> Op {
+        let mut attrs = self.attrs();
+        if !attrs.iter().any(|(_, a)| matches!(a, Attr::Dim(_) | Attr::Dims(_))) {
+            return self.clone();
+        }
+        for (_, a) in &mut attrs {
+            match a {
+                Attr::Dim(d) => *d = f(*d),
+                Attr::Dims(dims) => dims.iter_mut().for_each(|d| *d = f(*d)),
+                _ => {}
+            }
+        }
+        let mut attrs = attrs.into_iter();
+        let made = Op::from_parts(self.mnemonic(), |_, _| attrs.next().map(|(_, a)| a));
+        made.and_then(Result::ok).unwrap_or_else(|| self.clone())
+    }
+}

@@ -3,7 +3,7 @@
 //! Kernels are deduplicated: six equal layers share kernels and differ in the buffers of their calls.
 
 use crate::kernel::{Access, KOp};
-use crate::{Check, DType, Dim, DimTable, Input, Kernel, NodeId, Shape, Tensor, entity};
+use crate::{Check, CheckCond, DType, Dim, DimTable, Input, Kernel, NodeId, Shape, Tensor, entity};
 
 entity!(
     /// A distinct kernel of a plan.
@@ -56,6 +56,19 @@ pub struct Level {
     pub calls: Vec<u32>,
 }
 
+/// Calls of a level that run on so many cores at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreLimit {
+    /// Level.
+    pub level: u32,
+    /// The first call, as a position in [`Level::calls`].
+    pub first: u32,
+    /// Number of calls, one behind the other.
+    pub calls: u32,
+    /// Most cores that work on any of them at one time.
+    pub cores: u32,
+}
+
 /// An output of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOutput {
@@ -91,8 +104,10 @@ pub struct Boundary {
     pub to: u32,
     /// Buffer between them.
     pub buffer: BufferId,
-    /// The rule that cut, and the symbolic fact that was missing, if one was.
+    /// The rule that cut.
     pub reason: String,
+    /// Conditions on dims, any of which would have removed it had it been proved. Found where an explanation was asked for.
+    pub missing: Vec<CheckCond>,
 }
 
 /// A graph as fused kernels.
@@ -108,6 +123,8 @@ pub struct Plan {
     pub calls: Vec<Call>,
     /// Levels of independent calls, in order.
     pub levels: Vec<Level>,
+    /// Limits in order of levels and calls, none of which share a call.
+    pub limits: Vec<CoreLimit>,
     /// Buffers.
     pub buffers: Vec<Buffer>,
     /// Constants, indexed by [`BufferKind::Const`].

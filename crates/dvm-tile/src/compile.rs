@@ -1,6 +1,6 @@
 //! One kernel at concrete dims -> one template.
 
-use dvm_bc::{Code, Kind, Phase, Section, Slot, Space as Memory, Template};
+use dvm_bc::{Code, Kind, Operands, Phase, Section, Slot, Space as Memory, Target, Template};
 use dvm_ir::{DimValues, Kernel};
 use dvm_npu::MachineSpec;
 use smallvec::SmallVec;
@@ -167,6 +167,10 @@ fn fitted(s: &mut Scratch, spec: &MachineSpec) -> Result<Fitted, Fault> {
             let peak = s.placer.run(&mut s.emitted, &spec.target)?;
             needs = peak[Memory::Ub as usize];
             if needs <= has {
+                let mut peak = peak;
+                if blocks.is_none() {
+                    peak[Memory::Ub as usize] = pin(&mut s.emitted, &s.space, &spec.target, needs);
+                }
                 return Ok((blocks, phases, peak));
             }
             let scaled = u128::from(limit) * u128::from(has) / u128::from(needs.max(1));
@@ -179,6 +183,45 @@ fn fitted(s: &mut Scratch, spec: &MachineSpec) -> Result<Fitted, Fault> {
     }
     Err(Fault::Memory { space: Memory::Ub, needs, has })
 }
+
+/// Gives loads that stand still along the innermost parallel extent a place of their own where there is room above `used`, so that
+/// they stay there from tile to tile; returns the bytes then used. Tiles are not made smaller for it.
+fn pin(e: &mut Emitted, sp: &Space, target: &Target, used: u64) -> u64 {
+    let Some(inner) = sp.folds.iter().rfind(|f| !f.walked && f.extent != NONE).map(|f| f.extent) else {
+        return used;
+    };
+    let (block, has) = (u64::from(target.block), target.capacity(Memory::Ub));
+    let mut top = used.next_multiple_of(block.max(1));
+    let mut pinned = 0;
+    for inst in &mut e.insts {
+        let (dst, mem, hints, ragged) = match &mut inst.operands {
+            Operands::Load(o) => {
+                let ragged: SmallVec<[Option<u8>; 4]> = SmallVec::from_slice(&[o.rows.extent, o.cols.extent]);
+                (o.dst, &o.src, &mut o.hints, ragged)
+            }
+            Operands::ViewLoad(o) => {
+                let ragged = o.loops.iter().map(|l| l.count.extent).collect();
+                (o.dst, &o.src, &mut o.hints, ragged)
+            }
+            _ => continue,
+        };
+        let moves = |extent: u8| mem.strides.iter().any(|s| s.0 == extent);
+        let buf = &mut e.bufs[dst.offset as usize];
+        let bytes = buf.bytes.next_multiple_of(block.max(1));
+        let still = !moves(inner) && ragged.iter().flatten().all(|&x| moves(x));
+        if !still || buf.ring || buf.space != Memory::Ub || top + bytes > has || pinned == MAX_PINNED {
+            continue;
+        }
+        let Ok(at) = u32::try_from(top / block.max(1)) else { continue };
+        (buf.at, hints.sticky) = (at, true);
+        top += bytes;
+        pinned += 1;
+    }
+    if pinned == 0 { used } else { top }
+}
+
+/// Most loads of a kernel that are kept from tile to tile.
+const MAX_PINNED: usize = 8;
 
 /// Tiles and emits under a limit of vector memory; returns the blocks of a product and the number of phases.
 fn attempt_at(

@@ -4,7 +4,7 @@
 //! Intermediates share one workspace argument: a buffer lives from the level that stores it to the last that loads it.
 
 use dvm_bc::layout::Matrices;
-use dvm_bc::{Arg, Layout, Program, Role, Step, Template, Unit};
+use dvm_bc::{Arg, CoreLimit, Layout, Program, Role, Step, Template, Unit};
 use dvm_ir::plan::{BufferKind, KernelId};
 use dvm_ir::{DimValues, Plan};
 use dvm_npu::MachineSpec;
@@ -183,9 +183,16 @@ impl<'a> Builder<'a> {
         let workspace = self.workspace()?;
         self.arguments(workspace)?;
         let mut steps = Vec::with_capacity(plan.levels.len());
-        for level in &plan.levels {
+        let mut limited = plan.limits.iter().peekable();
+        for (number, level) in plan.levels.iter().enumerate() {
             let mut units = Vec::with_capacity(level.calls.len());
-            for &c in &level.calls {
+            let (mut limits, mut last_limit): (Vec<CoreLimit>, _) = (Vec::new(), None);
+            for (position, &c) in level.calls.iter().enumerate() {
+                let limit = limited.peek().filter(|l| l.level as usize == number).copied();
+                let within = limit.filter(|l| l.first as usize <= position);
+                if within.is_some_and(|l| position + 1 == (l.first + l.calls) as usize) {
+                    limited.next();
+                }
                 let call = &plan.calls[c as usize];
                 let known = self.s.known[call.kernel.index()];
                 if known.template == NONE {
@@ -200,10 +207,19 @@ impl<'a> Builder<'a> {
                 };
                 let ring = known.ring.then_some((self.ring.1, 0));
                 let slots = call.args.iter().enumerate().map(slot).chain(ring).collect();
+                if let Some(l) = within {
+                    let (first, cores) = (units.len() as u32, l.cores.min(self.spec.target.cores).max(1));
+                    // Calls that store nothing have no unit.
+                    match limits.last_mut().filter(|_| last_limit == Some(l.first)) {
+                        Some(same) => same.units += 1,
+                        None => limits.push(CoreLimit { first, units: 1, cores }),
+                    }
+                    last_limit = Some(l.first);
+                }
                 units.push(Unit { template: known.template, slots, weight: known.weight });
             }
             if !units.is_empty() {
-                steps.push(Step { units });
+                steps.push(Step { units, limits });
             }
         }
         tracing::debug!(

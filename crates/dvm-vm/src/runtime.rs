@@ -57,6 +57,10 @@ pub struct Stats {
     pub parallel_steps: u32,
     /// Parallel tiles run.
     pub tiles: u64,
+    /// Bytes that loads took from arguments, the workspace included; 0 unless [`crate::BuildOptions::traffic`] asked for it.
+    pub loaded: u64,
+    /// Bytes that stores wrote to them.
+    pub stored: u64,
 }
 
 /// What a calling thread needs for a launch.
@@ -169,6 +173,7 @@ impl Runtime {
                 stopped: AtomicU8::new(0),
                 trap_tile: AtomicU64::new(u64::MAX),
                 trap: Mutex::new(None),
+                moved: Default::default(),
             };
             let workers =
                 if step.tiles > 1 && step.cost > grain.inline_ns { self.workers() as u64 } else { 1 };
@@ -177,7 +182,13 @@ impl Runtime {
             let even =
                 if workers > 1 { step.tiles.div_ceil(workers * grain.chunks_per_worker) } else { least * 64 };
             let per = even.max(least).max(step.tiles.div_ceil(u64::from(MAX_CHUNKS)));
-            let chunks = step.tiles.div_ceil(per) as u32;
+            let chunks = match step.spans.as_slice() {
+                [] => step.tiles.div_ceil(per),
+                spans => spans.iter().fold(0, |n: u64, s| n.saturating_add(s.count(per))),
+            };
+            // More spans than there can be chunks: all on the caller, which is within every limit.
+            let (chunks, per) =
+                if chunks > u64::from(MAX_CHUNKS) { (1, u64::MAX) } else { (chunks as u32, per) };
             run.per_chunk.store(per, Ordering::Relaxed);
             let panicked = if workers > 1 && chunks > 1 {
                 match &self.backend {
@@ -207,7 +218,10 @@ impl Runtime {
             if panicked {
                 return Err(LaunchError::Panicked { step: number as u32 });
             }
+            let [loaded, stored] = run.moved.each_ref().map(|n| n.load(Ordering::Relaxed));
             run.outcome()?;
+            stats.loaded += loaded;
+            stats.stored += stored;
             stats.steps += 1;
             stats.tiles += step.tiles;
         }
@@ -256,17 +270,26 @@ struct Run<'a> {
     /// Lowest tile that trapped. Tiles below it still run, so that the report does not depend on timing.
     trap_tile: AtomicU64,
     trap: Mutex<Option<(u64, u32, u64, Fault)>>,
+    /// Bytes loaded and stored.
+    moved: [AtomicU64; 2],
 }
 
 impl Run<'_> {
     /// Runs the tiles of a chunk, which may cross units.
     fn chunk(&self, frame: &mut Frame, chunk: u32) {
+        self.run_chunk(frame, chunk);
+        if !self.exe.moves.is_empty() {
+            let (loaded, stored) = std::mem::take(&mut frame.moved);
+            self.moved[0].fetch_add(loaded, Ordering::Relaxed);
+            self.moved[1].fetch_add(stored, Ordering::Relaxed);
+        }
+    }
+
+    fn run_chunk(&self, frame: &mut Frame, chunk: u32) {
         if self.stop() {
             return;
         }
-        let per = self.per_chunk.load(Ordering::Relaxed);
-        let (mut from, end) =
-            (u64::from(chunk) * per, (u64::from(chunk) + 1).saturating_mul(per).min(self.tiles));
+        let (mut from, end) = self.tiles_of(chunk);
         let units = &self.exe.steps[self.step as usize].units;
         let all = &self.exe.units[units.start as usize..units.end as usize];
         let mut u = all.partition_point(|unit| unit.first_tile <= from) - 1;
@@ -290,6 +313,28 @@ impl Run<'_> {
             }
             u += 1;
         }
+    }
+
+    /// The first tile of a chunk and the one behind its last.
+    fn tiles_of(&self, chunk: u32) -> (u64, u64) {
+        let per = self.per_chunk.load(Ordering::Relaxed);
+        let spans = &self.exe.steps[self.step as usize].spans;
+        if spans.is_empty() || per == u64::MAX {
+            return (
+                u64::from(chunk).saturating_mul(per),
+                (u64::from(chunk) + 1).saturating_mul(per).min(self.tiles),
+            );
+        }
+        let (mut chunk, mut first) = (u64::from(chunk), 0);
+        for s in spans {
+            let count = s.count(per);
+            if chunk < count {
+                let tiles = s.chunk(per, chunk);
+                return (first + tiles.start, first + tiles.end);
+            }
+            (chunk, first) = (chunk - count, first + s.tiles);
+        }
+        (self.tiles, self.tiles)
     }
 
     fn stop(&self) -> bool {

@@ -323,7 +323,7 @@ fn chain(steps: usize, len: usize) -> Program {
         .map(|s| {
             let from = if s == 0 { (0, 0) } else { half(s - 1) };
             let to = if s + 1 == steps { (1, 0) } else { half(s) };
-            Step { units: vec![Unit { template: 0, slots: vec![from, to], weight: 1 }] }
+            Step { units: vec![Unit { template: 0, slots: vec![from, to], weight: 1 }], limits: vec![] }
         })
         .collect();
     p

@@ -12,6 +12,7 @@ use std::time::Instant;
 use dvm_ir::DimValues;
 use dvm_npu::MachineSpec;
 use dvm_tile::Scratch;
+use dvm_vm::BuildOptions;
 
 use crate::Error;
 use crate::engine::{Encoded, encode};
@@ -52,6 +53,7 @@ pub(crate) struct Work {
     values: DimValues,
     spec: Arc<MachineSpec>,
     check: bool,
+    build: BuildOptions,
     slots: Mutex<Vec<Slot>>,
     changed: Condvar,
 }
@@ -62,10 +64,10 @@ impl Work {
         groups: Arc<Groups>,
         values: DimValues,
         spec: Arc<MachineSpec>,
-        check: bool,
+        (check, build): (bool, BuildOptions),
     ) -> Work {
         let slots = Mutex::new(groups.list.iter().map(|_| Slot::Waiting).collect());
-        Work { variant, groups, values, spec, check, slots, changed: Condvar::new() }
+        Work { variant, groups, values, spec, check, build, slots, changed: Condvar::new() }
     }
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
@@ -74,7 +76,7 @@ impl Work {
         let (begun, mut packing_us) = (Instant::now(), 0.0);
         scratch.check(self.check);
         let plan = &self.groups.list[i].plan;
-        let encoded = encode(&self.variant, plan, &self.values, &self.spec, scratch, &mut packing_us)?;
+        let encoded = encode(&self.variant, plan, &self.values, (&self.spec, &self.build), scratch, &mut packing_us)?;
         let us = begun.elapsed().as_secs_f64() * 1e6 - packing_us;
         Ok(Made { encoded: Arc::new(encoded), us, packing_us, begun })
     }

@@ -9,7 +9,7 @@ use dvm_bc::{Limits, Verified};
 use dvm_ir::{Bindings, DimValues, Plan, Tensor};
 use dvm_npu::MachineSpec;
 use dvm_tile::{ArgBinding, Scratch};
-use dvm_vm::{ArgRef, Control, Executable, Isa, LaunchError, Runtime};
+use dvm_vm::{ArgRef, BuildOptions, Control, Executable, LaunchError, Runtime};
 
 use crate::cold::{Grouped, Helper, Work};
 use crate::groups::Groups;
@@ -142,7 +142,14 @@ impl Engine {
         packing_us: &mut f64,
     ) -> Result<Encoded, Error> {
         self.scratch.check(self.options.check);
-        encode(variant, plan, values, &self.spec, &mut self.scratch, packing_us)
+        let build = self.build_options();
+        encode(variant, plan, values, (&self.spec, &build), &mut self.scratch, packing_us)
+    }
+    /// How executables are built.
+    pub(crate) fn build_options(&self) -> BuildOptions {
+        let mut build = BuildOptions::default();
+        build.traffic = self.options.traffic;
+        build
     }
     /// Encodes and runs the groups of a plan for the first time, one while the next is encoded. `mems` are the outputs of the whole;
     /// gives the encoded groups and the bytes of their weights.
@@ -265,12 +272,15 @@ impl Engine {
         }
         let start = Instant::now();
         let control = Control { cancel: Some(&self.cancel), deadline };
-        self.runtime.launch_with(&encoded.exe, &mut args, control).map_err(|mut e| {
+        let stats = self.runtime.launch_with(&encoded.exe, &mut args, control).map_err(|mut e| {
             if let LaunchError::Trap(trap) = &mut e {
                 trap.step += group.first as u32;
             }
             Error::Launch(e.to_string())
         })?;
+        report.loaded_bytes += stats.loaded;
+        report.stored_bytes += stats.stored;
+        report.steps += stats.steps as usize;
         report.run_us += start.elapsed().as_secs_f64() * 1e6;
         report.launches += 1;
         report.kernels += encoded.kernels;
@@ -306,9 +316,13 @@ impl Engine {
         }
         let start = Instant::now();
         let control = Control { cancel: Some(&self.cancel), deadline };
-        self.runtime
+        let stats = self
+            .runtime
             .launch_with(&encoded.exe, &mut args, control)
             .map_err(|e| Error::Launch(e.to_string()))?;
+        report.loaded_bytes += stats.loaded;
+        report.stored_bytes += stats.stored;
+        report.steps += stats.steps as usize;
         report.run_us += start.elapsed().as_secs_f64() * 1e6;
         report.launches += 1;
         report.kernels += encoded.kernels;
@@ -321,7 +335,7 @@ pub(crate) fn encode(
     variant: &Variant,
     plan: &Plan,
     values: &DimValues,
-    spec: &MachineSpec,
+    (spec, build): (&MachineSpec, &BuildOptions),
     scratch: &mut Scratch,
     packing_us: &mut f64,
 ) -> Result<Encoded, Error> {
@@ -332,7 +346,7 @@ pub(crate) fn encode(
     let kernels = compiled.program.steps.iter().map(|s| s.units.len()).sum();
     let verified =
         Verified::new(compiled.program, &Limits::default()).map_err(|e| Error::Verify(e.to_string()))?;
-    let exe = Executable::new(verified, Isa::detect()).map_err(|e| Error::Launch(e.to_string()))?;
+    let exe = Executable::with_options(verified, build).map_err(|e| Error::Launch(e.to_string()))?;
     let mut weights = Vec::with_capacity(compiled.arg_buffers.len());
     for binding in &compiled.arg_buffers {
         weights.push(match *binding {

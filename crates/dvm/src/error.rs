@@ -75,6 +75,16 @@ pub enum Error {
     /// Tensors that do not fit the declared inputs, or a fact the graph relies on that does not hold for them.
     #[error(transparent)]
     Inputs(#[from] dvm_ir::bind::BindError),
+    /// A variable of the environment.
+    #[error("{variable}={value}: must be one of {allowed}")]
+    Environment {
+        /// Its name.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
     /// Symbols without a value.
     #[error("no value for {symbols}: give `--dim NAME=N` for each, or the inputs they come from")]
     UnboundSymbols {

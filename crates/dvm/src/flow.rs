@@ -16,7 +16,7 @@ use dvm_ir::{
 };
 
 use crate::engine::{Encoded, Engine, Programs};
-use crate::module::Variant;
+use crate::module::{How, Variant};
 use crate::session::named;
 use crate::{Error, Outputs, RunReport};
 
@@ -25,6 +25,7 @@ pub(crate) struct Flow {
     pub(crate) graph: Arc<Graph>,
     pub(crate) parts: Vec<FlowPart>,
     steps: Vec<Step>,
+    how: How,
     /// Values that no later step needs, by step.
     dead: Vec<Vec<ValueId>>,
     bodies: Vec<Vec<Body>>,
@@ -47,13 +48,13 @@ type Bound = Vec<(Symbol, i64)>;
 struct Body(Mutex<Option<Planned>>);
 
 impl Flow {
-    pub(crate) fn new(graph: Arc<Graph>) -> Result<Flow, Error> {
+    pub(crate) fn new(graph: Arc<Graph>, how: How) -> Result<Flow, Error> {
         let s = split(&graph)?;
         let parts: Vec<FlowPart> = s
             .parts
             .into_iter()
             .map(|p| FlowPart {
-                variant: Arc::new(Variant::of(Arc::new(p.graph))),
+                variant: Arc::new(Variant::of(Arc::new(p.graph), how.clone())),
                 inputs: p.inputs,
                 outputs: p.outputs,
             })
@@ -74,7 +75,7 @@ impl Flow {
         }
         let bodies =
             graph.controls.iter().map(|c| c.bodies.iter().map(|_| Body::default()).collect()).collect();
-        Ok(Flow { graph, parts, steps: s.steps, dead, bodies })
+        Ok(Flow { graph, parts, steps: s.steps, how, dead, bodies })
     }
     /// Body `b` of control `c`.
     pub(crate) fn body(&self, c: usize, b: usize) -> Result<Planned, Error> {
@@ -85,7 +86,7 @@ impl Flow {
         let graph = &self.graph.controls[c].bodies[b];
         let shared =
             graph.dims.symbols().filter_map(|(s, n)| Some((self.graph.dims.find_symbol(n)?, s))).collect();
-        let made = (Arc::new(Flow::new(Arc::new(graph.clone()))?), Arc::new(shared));
+        let made = (Arc::new(Flow::new(Arc::new(graph.clone()), self.how.clone())?), Arc::new(shared));
         *slot = Some(made.clone());
         Ok(made)
     }
@@ -102,7 +103,66 @@ pub struct Stage {
     pub part: Option<(Arc<Graph>, Arc<Plan>)>,
 }
 
+/// As [`Stage`], explained.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct StageNote {
+    /// Nesting in bodies.
+    pub depth: usize,
+    /// The graph's name, or the control and its body.
+    pub label: String,
+    /// What is computed, where something is.
+    pub plan: Option<dvm_ir::Explanation>,
+}
+
+impl StageNote {
+    /// What is computed as one program, explained.
+    pub(crate) fn of(
+        variant: &Variant,
+        fuse: bool,
+        dims: &[(String, i64)],
+        depth: usize,
+    ) -> Result<StageNote, Error> {
+        let plan = variant.explained(fuse)?;
+        let mut bindings = Bindings::new();
+        for (name, value) in dims {
+            if let Some(s) = plan.dims.find_symbol(name) {
+                // The first of two values stays.
+                let _ = bindings.bind(s, *value);
+            }
+        }
+        let note = plan.explain(&variant.graph, &bindings);
+        Ok(StageNote { depth, label: plan.name.clone(), plan: Some(note) })
+    }
+}
+
 impl Flow {
+    /// [`Flow::stages`], explained; symbols are known by name.
+    pub(crate) fn notes(
+        &self,
+        fuse: bool,
+        dims: &[(String, i64)],
+        depth: usize,
+        out: &mut Vec<StageNote>,
+    ) -> Result<(), Error> {
+        for step in &self.steps {
+            match *step {
+                Step::Part(p) => {
+                    out.push(StageNote::of(&self.parts[p].variant, fuse, dims, depth)?);
+                }
+                Step::Control(c) => {
+                    let control = &self.graph.controls[c];
+                    out.push(StageNote { depth, label: control.to_string(), plan: None });
+                    for b in 0..control.bodies.len() {
+                        if control.bodies.len() > 1 {
+                            out.push(StageNote { depth, label: ["then", "else"][b % 2].into(), plan: None });
+                        }
+                        self.body(c, b)?.0.notes(fuse, dims, depth + 1, out)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
     /// All steps in order, bodies after their control.
     pub(crate) fn stages(&self, fuse: bool, depth: usize, out: &mut Vec<Stage>) -> Result<(), Error> {
         for step in &self.steps {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bare;
+mod bisect;
 mod bundle;
 mod check;
 mod cold;
@@ -23,8 +24,9 @@ pub mod stream;
 pub mod testing;
 
 pub use dvm_bc as bc;
-pub use dvm_fuse::to_dot;
+pub use dvm_fuse::{Stack, StackError, to_dot, to_svg};
 pub use dvm_ir as ir;
+pub use dvm_ir::explain;
 pub use dvm_ir::{
     BinaryOp, Bindings, DType, Dim, DimTable, Element, Graph, Input, Op, Plan, ReduceOp, Scalar, Tensor,
     UnaryOp, ValueId, eval, plan,
@@ -33,10 +35,11 @@ pub use dvm_npu::{MachineSpec, hazard};
 #[cfg(feature = "onnx")]
 pub use dvm_onnx as onnx;
 
+pub use bisect::{Bisection, Culprit, bisect};
 pub use bundle::{BundleSession, compile_bundle, read_bundle};
 pub use check::{CheckReport, check};
 pub use error::Error;
-pub use flow::Stage;
+pub use flow::{Stage, StageNote};
 pub use inspect::Inspection;
 pub use module::{FileKind, Module, PortInfo, Structural, input_shapes, signature};
 pub use options::Options;
@@ -48,6 +51,11 @@ pub use stream::Stream;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct FrontPage;
+
+/// The example of the page on explaining.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/explain.md")]
+struct ExplainPage;
 
 /// The example of the page on streams.
 #[cfg(doctest)]

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use dvm_fuse::FuseOptions;
+use dvm_fuse::{FuseOptions, Stack, Stacking};
 use dvm_ir::{Bindings, DType, Graph, Plan, Tensor};
 
-use crate::flow::{Flow, Stage};
+use crate::flow::{Flow, Stage, StageNote};
 use crate::{Error, Session};
 
 /// A loaded model. Cloning is cheap and shares everything: the graph, plans, weights and packed weights.
@@ -21,14 +21,29 @@ struct Inner {
     variants: Mutex<Vec<Arc<Variant>>>,
     /// Conditions met.
     outcomes: Mutex<Vec<Arc<Outcome>>>,
+    /// Conditions on dims that the user knows to hold.
+    assume: Vec<String>,
+    how: How,
 }
 
+/// What is special about the plans of a module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct How {
+    /// Which of the graph's nodes are stacked how.
+    stacking: Option<Arc<Stacking>>,
+    /// [`FuseOptions::contractions`].
+    contractions: Option<usize>,
+    /// Changes every plan, so that tests have a defect to look for.
+    tamper: Option<fn(&mut Plan)>,
+}
+
+#[derive(Clone)]
 enum Source {
     Graph(Arc<Graph>),
     /// A model whose structure depends on its inputs' values.
     #[cfg(feature = "onnx")]
     Onnx {
-        model: Box<dvm_onnx::proto::ModelProto>,
+        model: Arc<dvm_onnx::proto::ModelProto>,
         base_dir: Option<PathBuf>,
     },
 }
@@ -127,6 +142,7 @@ impl Outcome {
 pub(crate) struct Variant {
     key: Key,
     pub(crate) graph: Arc<Graph>,
+    how: How,
     /// The graph split at its controls, where it has any.
     flow: Mutex<Option<Arc<Flow>>>,
     /// Plans with fusion off and on.
@@ -279,14 +295,8 @@ impl Module {
             }
             Err(e) => return Err(e.into()),
         };
-        let source = Source::Onnx { model: Box::new(model), base_dir };
-        Ok(Module(Arc::new(Inner {
-            name: "model".into(),
-            source,
-            structural,
-            variants: Mutex::default(),
-            outcomes: Mutex::default(),
-        })))
+        let source = Source::Onnx { model: Arc::new(model), base_dir };
+        Ok(Module::of("model".into(), source, structural))
     }
     /// Parses textual IR.
     ///
@@ -318,9 +328,66 @@ impl Module {
             return Err(Error::Graph(all.join("\n")));
         }
         let name = graph.name.clone();
-        let source = Source::Graph(Arc::new(graph));
+        Ok(Module::of(name, Source::Graph(Arc::new(graph)), Structural::default()))
+    }
+    fn of(name: String, source: Source, structural: Structural) -> Module {
         let (variants, outcomes) = (Mutex::default(), Mutex::default());
-        Ok(Module(Arc::new(Inner { name, source, structural: Structural::default(), variants, outcomes })))
+        let (assume, how) = (vec![], How::default());
+        Module(Arc::new(Inner { name, source, structural, variants, outcomes, assume, how }))
+    }
+    /// Kernels that a user puts side by side or in a row, see [`Stack`]: one program and one launch, whatever fusion would do.
+    ///
+    /// # Errors
+    /// Parts whose inputs and outputs do not fit together, or a part that breaks the IR's rules.
+    pub fn from_stack(name: &str, stack: Stack) -> Result<Module, Error> {
+        let (graph, stacking) = stack.build(name).map_err(|e| Error::Graph(e.to_string()))?;
+        let module = Module::from_graph(graph)?;
+        Ok(module.with(|inner| inner.how.stacking = Some(Arc::new(stacking))))
+    }
+    /// The module with conditions on its dims that hold for every input it will get, e.g. `s0 = s1`, `s0 % 64 == 0`,
+    /// `s0 <= 4096`: fusion relies on them, and inputs that violate one are an error. Plans and packed weights are not shared
+    /// with `self`, so make it once for all sessions.
+    ///
+    /// # Errors
+    /// Text that is no condition on the model's symbols, or a condition that never holds. Where the structure of the model
+    /// depends on inputs, that shows when they are given.
+    pub fn assuming(&self, conditions: &[String]) -> Result<Module, Error> {
+        let mut source = self.0.source.clone();
+        if let Source::Graph(g) = &mut source {
+            let g = Arc::make_mut(g);
+            conditions.iter().try_for_each(|c| g.assume_stated(c)).map_err(Error::Bind)?;
+        }
+        Ok(self.with(|inner| {
+            inner.assume.extend_from_slice(conditions);
+            inner.source = source;
+        }))
+    }
+    /// The module with at most so many times that fusion puts an op into a kernel with others, see
+    /// [`FuseOptions::contractions`]; what fuses after that runs as a kernel of its own.
+    #[must_use]
+    pub fn with_contractions(&self, most: usize) -> Module {
+        self.with(|inner| inner.how.contractions = Some(most))
+    }
+    /// The module with its plans changed, for tests of what looks for defects.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn tampered(&self, tamper: fn(&mut Plan)) -> Module {
+        self.with(|inner| inner.how.tamper = Some(tamper))
+    }
+    /// A module of the same source with nothing planned yet.
+    fn with(&self, change: impl FnOnce(&mut Inner)) -> Module {
+        let i = &*self.0;
+        let mut inner = Inner {
+            name: i.name.clone(),
+            source: i.source.clone(),
+            structural: i.structural.clone(),
+            variants: Mutex::default(),
+            outcomes: Mutex::default(),
+            assume: i.assume.clone(),
+            how: i.how.clone(),
+        };
+        change(&mut inner);
+        Module(Arc::new(inner))
     }
     /// Name: the file's stem, or the graph's.
     #[must_use]
@@ -362,8 +429,39 @@ impl Module {
         dims: &[(String, i64)],
         fuse: bool,
     ) -> Result<Vec<Stage>, Error> {
+        let variant = self.variant(inputs, dims)?;
+        if variant.graph.controls.is_empty() {
+            let (plan, _) = variant.plan(fuse)?;
+            let part = Some((variant.graph.clone(), plan));
+            return Ok(vec![Stage { depth: 0, label: variant.graph.name.clone(), part }]);
+        }
         let mut out = vec![];
-        self.variant(inputs, dims)?.flow()?.stages(fuse, 0, &mut out)?;
+        variant.flow()?.stages(fuse, 0, &mut out)?;
+        Ok(out)
+    }
+
+    /// What the model becomes and why, step by step: of a graph without controls, the one plan there is. Sizes have values
+    /// where `dims` give them. Where fusion lacked a fact, plans are made again to find it, so this takes longer than planning.
+    ///
+    /// # Errors
+    /// As [`Module::plan`], and a dim of `dims` that the model does not have.
+    pub fn explain(
+        &self,
+        inputs: &[(String, Tensor)],
+        dims: &[(String, i64)],
+        fuse: bool,
+    ) -> Result<Vec<StageNote>, Error> {
+        let variant = self.variant(inputs, dims)?;
+        if let Some((name, _)) = dims.iter().find(|(n, _)| variant.graph.dims.find_symbol(n).is_none())
+            && !self.0.structural.symbols.contains(name)
+        {
+            return Err(no_symbol(&variant.graph, name));
+        }
+        if variant.graph.controls.is_empty() {
+            return Ok(vec![StageNote::of(&variant, fuse, dims, 0)?]);
+        }
+        let mut out = vec![];
+        variant.flow()?.notes(fuse, dims, 0, &mut out)?;
         Ok(out)
     }
 
@@ -429,10 +527,12 @@ impl Module {
                 };
                 let by = imported.decided_by;
                 let shapes = (by.dims.len() > dims.len()).then(shapes);
-                (Arc::new(imported.graph), Key { inputs: by.known, shapes, dims, outcomes })
+                let mut graph = imported.graph;
+                self.0.assume.iter().try_for_each(|c| graph.assume_stated(c)).map_err(Error::Bind)?;
+                (Arc::new(graph), Key { inputs: by.known, shapes, dims, outcomes })
             }
         };
-        let variant = Arc::new(Variant { key, ..Variant::of(graph) });
+        let variant = Arc::new(Variant { key, ..Variant::of(graph, self.0.how.clone()) });
         if variants.len() >= MAX_VARIANTS {
             variants.remove(0);
         }
@@ -456,10 +556,11 @@ impl Module {
 
 impl Variant {
     /// A graph that nothing decided.
-    pub(crate) fn of(graph: Arc<Graph>) -> Variant {
+    pub(crate) fn of(graph: Arc<Graph>, how: How) -> Variant {
         Variant {
             key: Key::default(),
             graph,
+            how,
             flow: Mutex::default(),
             plans: Mutex::default(),
             packed: Mutex::default(),
@@ -471,7 +572,7 @@ impl Variant {
         if let Some(f) = &*flow {
             return Ok(f.clone());
         }
-        let made = Arc::new(Flow::new(self.graph.clone())?);
+        let made = Arc::new(Flow::new(self.graph.clone(), self.how.clone())?);
         *flow = Some(made.clone());
         Ok(made)
     }
@@ -479,6 +580,25 @@ impl Variant {
     pub(crate) fn remaining(&self, inputs: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
         let known = |name: &str| self.key.inputs.iter().any(|(n, _)| n == name);
         inputs.iter().filter(|(n, _)| !known(n)).cloned().collect()
+    }
+    /// The plan with what was missing for a better one.
+    pub(crate) fn explained(&self, fuse: bool) -> Result<Plan, Error> {
+        self.make(fuse, dvm_fuse::explained)
+    }
+    fn make(
+        &self,
+        fuse: bool,
+        plan: fn(&Graph, &FuseOptions) -> Result<Plan, dvm_fuse::FuseError>,
+    ) -> Result<Plan, Error> {
+        let options = FuseOptions { fuse, contractions: self.how.contractions, ..FuseOptions::default() };
+        let mut made = match &self.how.stacking {
+            Some(s) => s.plan(&self.graph, &options)?,
+            None => plan(&self.graph, &options)?,
+        };
+        if let Some(tamper) = self.how.tamper {
+            tamper(&mut made);
+        }
+        Ok(made)
     }
     /// The plan, and the time it took if it was made now.
     pub(crate) fn plan(&self, fuse: bool) -> Result<(Arc<Plan>, f64), Error> {
@@ -488,7 +608,7 @@ impl Variant {
             return Ok((plan.clone(), 0.0));
         }
         let start = Instant::now();
-        let plan = Arc::new(dvm_fuse::plan(&self.graph, &FuseOptions { fuse, ..FuseOptions::default() })?);
+        let plan = Arc::new(self.make(fuse, dvm_fuse::plan)?);
         *slot = Some(plan.clone());
         Ok((plan, start.elapsed().as_secs_f64() * 1e6))
     }
@@ -515,6 +635,12 @@ impl Variant {
     }
 }
 
+fn no_symbol(graph: &Graph, name: &str) -> Error {
+    let known: Vec<&str> = graph.dims.symbols().map(|(_, n)| n).collect();
+    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    Error::Bind(format!("the model has no symbol `{name}`; its symbols are: {known}"))
+}
+
 /// The shapes of all inputs of a graph, where some tensors are given and the remaining symbols have values in `dims`.
 ///
 /// # Errors
@@ -526,11 +652,7 @@ pub fn input_shapes(
 ) -> Result<(Bindings, Vec<Vec<usize>>), Error> {
     let mut bindings = crate::launch::bind_given(graph, given)?;
     for (name, value) in dims {
-        let symbol = graph.dims.find_symbol(name).ok_or_else(|| {
-            let known: Vec<&str> = graph.dims.symbols().map(|(_, n)| n).collect();
-            let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-            Error::Bind(format!("the model has no symbol `{name}`; its symbols are: {known}"))
-        })?;
+        let symbol = graph.dims.find_symbol(name).ok_or_else(|| no_symbol(graph, name))?;
         bindings.bind(symbol, *value).map_err(|old| {
             Error::Bind(format!("symbol `{name}` is {value} by --dim but {old} by the inputs"))
         })?;

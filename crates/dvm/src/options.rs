@@ -2,6 +2,10 @@
 
 use dvm_npu::MachineSpec;
 
+use crate::Error;
+#[cfg(doc)]
+use crate::Module;
+
 /// Options of a [`crate::Session`]. The default uses every core and the machine at hand.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -21,8 +25,12 @@ pub struct Options {
     pub max_tile_instructions: u64,
     /// Most iterations of all loops of a run.
     pub max_iterations: u64,
-    /// Fuse ops to kernels. Off, each op is a kernel of its own.
+    /// Fuse ops to kernels. Off, each op is a kernel of its own; so it is where [`Options::from_env`] finds `DVM_FUSE=off`.
     pub fuse: bool,
+    /// Conditions on dims that hold for every input, see [`Module::assuming`].
+    pub assume: Vec<String>,
+    /// Count the bytes that loads and stores move, for [`crate::RunReport`]. Costs some time.
+    pub traffic: bool,
     /// Verify and hazard-check what is compiled and panic on a defect. On in builds with debug assertions or the feature
     /// `checked`.
     pub check: bool,
@@ -41,6 +49,8 @@ impl Default for Options {
             max_tile_instructions: 1 << 32,
             max_iterations: 1 << 24,
             fuse: true,
+            assume: vec![],
+            traffic: false,
             check: dvm_tile::CHECKS,
             overlap: true,
         }
@@ -48,6 +58,27 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The default, changed by the environment: `DVM_FUSE=off` runs every op as a kernel of its own. Nothing else in this crate
+    /// reads the environment.
+    ///
+    /// # Errors
+    /// A value that is neither `on` nor `off`.
+    pub fn from_env() -> Result<Options, Error> {
+        let fuse = match std::env::var("DVM_FUSE") {
+            Err(std::env::VarError::NotPresent) => true,
+            Ok(v) if v == "on" => true,
+            Ok(v) if v == "off" => false,
+            Ok(v) => return Err(Error::Environment { variable: "DVM_FUSE", value: v, allowed: "on, off" }),
+            Err(e) => {
+                return Err(Error::Environment {
+                    variable: "DVM_FUSE",
+                    value: e.to_string(),
+                    allowed: "on, off",
+                });
+            }
+        };
+        Ok(Options { fuse, ..Options::default() })
+    }
     /// The number of threads these options ask for.
     #[must_use]
     pub fn thread_count(&self) -> usize {

@@ -24,6 +24,12 @@ pub struct RunReport {
     pub launches: usize,
     /// Kernels (units) executed.
     pub kernels: usize,
+    /// Steps executed: kernels of one step run side by side.
+    pub steps: usize,
+    /// Bytes that kernels loaded from inputs, weights and workspace; 0 unless [`crate::Options::traffic`] asked for it.
+    pub loaded_bytes: u64,
+    /// Bytes that kernels stored to outputs and workspace.
+    pub stored_bytes: u64,
     /// Size of the encoded instructions.
     pub bytecode_bytes: usize,
     /// Weights, workspace, inputs and outputs held during the run.

@@ -80,6 +80,8 @@ impl Session {
     /// # Errors
     /// As [`Session::new`].
     pub fn with_runtime(module: &Module, options: Options, runtime: Arc<Runtime>) -> Result<Session, Error> {
+        let module =
+            if options.assume.is_empty() { module.clone() } else { module.assuming(&options.assume)? };
         let mut session = Session {
             module: module.clone(),
             engine: Engine::new(options, runtime),
@@ -270,7 +272,8 @@ impl Session {
             (weights, grouped)
         } else {
             let (spec, check) = (self.engine.spec.clone(), self.engine.options.check);
-            let work = Work::new(programs.variant.clone(), groups.clone(), self.values.clone(), spec, check);
+            let how = (check, self.engine.build_options());
+            let work = Work::new(programs.variant.clone(), groups.clone(), self.values.clone(), spec, how);
             let timed = (start, &mut report);
             let (grouped, weights) = self.engine.cold(
                 &Arc::new(work),

@@ -125,3 +125,38 @@ fn silero_vad() {
 fn llama_tiny() {
     goldens("llama-tiny", 2, 200, (1, 4), &[]);
 }
+
+/// The experts run side by side, each layer of all eight in one step, and a run is one launch, at every batch.
+#[test]
+fn mmoe_experts_are_stacked() {
+    let Some(shared) = shared() else { return };
+    let module = Module::load(shared.join("models/mmoe.onnx")).unwrap();
+    let notes = module.explain(&[], &[], true).unwrap();
+    let plan = notes[0].plan.as_ref().unwrap();
+    for layer in [0, 2, 4] {
+        let mut levels: Vec<u32> = (0..8)
+            .map(|e| {
+                let name = format!("experts.{e}.{layer}/Gemm");
+                let mine = |c: &&dvm::explain::CallNote| c.ops.iter().any(|o| o.contains(&name));
+                plan.calls.iter().find(mine).unwrap_or_else(|| panic!("{name} is in no kernel")).level
+            })
+            .collect();
+        levels.dedup();
+        assert_eq!(levels.len(), 1, "layer {layer} of the experts: levels {levels:?}");
+        assert!(plan.levels[levels[0] as usize].len() >= 8, "eight kernels side by side");
+    }
+    let mut session = Session::new(&module, Options::default()).unwrap();
+    let graph = module.graph(&[], &[]).unwrap();
+    let symbol = graph.dims.symbols().next().unwrap().1.to_string();
+    for batch in [1, 2, 7, 64, 300] {
+        let (_, shapes) = dvm::input_shapes(&graph, &[], &[(symbol.clone(), batch)]).unwrap();
+        let inputs = graph.inputs.iter().zip(&shapes);
+        let fill = |(i, s): (&dvm::Input, &Vec<usize>)| {
+            (i.name.clone(), dvm::fill::fill(&i.name, graph.dtype(i.value), s).unwrap())
+        };
+        session.run(inputs.map(fill).collect::<Vec<_>>()).unwrap();
+        let r = session.last_run();
+        assert_eq!((r.launches, r.kernels), (1, plan.calls.len()), "batch {batch}: {r}");
+        assert_eq!(r.steps, plan.levels.len(), "batch {batch}: {r}");
+    }
+}

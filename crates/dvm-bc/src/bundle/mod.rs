@@ -216,20 +216,27 @@ impl Bundle {
             [] => Vec::new(),
             notes => postcard::to_allocvec(&wire::notes_to(notes)).map_err(metadata)?,
         };
+        let limits = match wire::limits_to(self) {
+            none if none.is_empty() => Vec::new(),
+            limits => postcard::to_allocvec(&limits).map_err(metadata)?,
+        };
         let mut list = vec![(sections::PROG, meta.len())];
+        if !limits.is_empty() {
+            list.push((sections::CORE, limits.len()));
+        }
         if !notes.is_empty() {
             list.push((sections::NOTE, notes.len()));
         }
         if end > 0 {
             list.push((sections::DATA, end));
         }
-        let mut out = Vec::with_capacity(HEADER + meta.len() + notes.len() + end + 4 * ALIGN);
+        let mut out = Vec::with_capacity(HEADER + meta.len() + limits.len() + notes.len() + end + 4 * ALIGN);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&MAJOR.to_le_bytes());
         out.extend_from_slice(&MINOR.to_le_bytes());
         out.resize(HEADER, 0);
         sections::directory(&mut out, &list);
-        for part in [&meta, &notes].into_iter().filter(|p| !p.is_empty()) {
+        for part in [&meta, &limits, &notes].into_iter().filter(|p| !p.is_empty()) {
             sections::align(&mut out);
             out.extend_from_slice(part);
         }
@@ -295,6 +302,11 @@ impl Bundle {
         let (meta, unknown) = postcard::take_from_bytes::<wire::Meta>(sections.prog).map_err(metadata)?;
         all(unknown)?;
         let mut bundle = meta.into_bundle(sections.data)?;
+        if !sections.core.is_empty() {
+            let (limits, unknown) = postcard::take_from_bytes(sections.core).map_err(metadata)?;
+            all(unknown)?;
+            wire::limits_from(&mut bundle, limits)?;
+        }
         if !sections.note.is_empty() {
             let (notes, unknown) = postcard::take_from_bytes(sections.note).map_err(metadata)?;
             all(unknown)?;

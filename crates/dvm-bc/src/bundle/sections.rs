@@ -9,6 +9,8 @@ pub(super) type Tag = [u8; 4];
 pub(super) const PROG: Tag = *b"PROG";
 /// Debug information.
 pub(super) const NOTE: Tag = *b"note";
+/// Most cores for units; without it a program runs all the same.
+pub(super) const CORE: Tag = *b"core";
 /// Weights' bytes.
 pub(super) const DATA: Tag = *b"DATA";
 
@@ -34,6 +36,7 @@ pub(super) fn align(out: &mut Vec<u8>) {
 pub(super) struct Sections<'a> {
     pub(super) prog: &'a [u8],
     pub(super) note: &'a [u8],
+    pub(super) core: &'a [u8],
     pub(super) data: &'a [u8],
 }
 
@@ -49,7 +52,7 @@ pub(super) fn read(file: &[u8]) -> Result<Sections<'_>, BundleError> {
     if end > file.len() as u64 {
         return Err(length(end));
     }
-    let (mut sections, mut seen) = (Sections::default(), [false; 3]);
+    let (mut sections, mut seen) = (Sections::default(), [false; 4]);
     for i in 0..count as usize {
         let at = first + i * ENTRY;
         let tag = field(at, 4)?;
@@ -58,7 +61,12 @@ pub(super) fn read(file: &[u8]) -> Result<Sections<'_>, BundleError> {
         end = start.checked_add(number(at + 4, 8)?).ok_or_else(|| length(u64::MAX))?;
         let bytes = usize::try_from(start).ok().zip(usize::try_from(end).ok());
         let bytes = bytes.and_then(|(lo, hi)| file.get(lo..hi)).ok_or_else(|| length(end))?;
-        let known = [(PROG, &mut sections.prog), (NOTE, &mut sections.note), (DATA, &mut sections.data)];
+        let known = [
+            (PROG, &mut sections.prog),
+            (CORE, &mut sections.core),
+            (NOTE, &mut sections.note),
+            (DATA, &mut sections.data),
+        ];
         match known.into_iter().enumerate().find(|(_, k)| k.0 == tag) {
             Some((k, (_, place))) => {
                 if std::mem::replace(&mut seen[k], true) {

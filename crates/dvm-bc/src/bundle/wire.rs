@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Bundle, BundleError, HostStep, Note, Port, Weight};
 use crate::{
-    Arg, Class, Code, DType, DTypeSet, Exchange, Kind, Layout, Phase, Place, Program, Role, Section, Slot,
-    Space, SpaceSpec, Step, Target, Template, Unit,
+    Arg, Class, Code, CoreLimit, DType, DTypeSet, Exchange, Kind, Layout, Phase, Place, Program, Role,
+    Section, Slot, Space, SpaceSpec, Step, Target, Template, Unit,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -299,7 +299,9 @@ fn program_from(p: WireProgram) -> Result<Program, BundleError> {
         target: target_from(p.target)?,
         args: all(p.args, arg)?,
         templates: all(p.templates, template_from)?,
-        steps: p.steps.into_iter().map(|s| Step { units: s.into_iter().map(unit).collect() }).collect(),
+        steps: (p.steps.into_iter())
+            .map(|s| Step { units: s.into_iter().map(unit).collect(), limits: vec![] })
+            .collect(),
         aliases: p.aliases,
     })
 }
@@ -319,6 +321,30 @@ pub(super) fn notes_from(notes: WireNotes<'_>) -> Vec<Note> {
         text: text.into_owned(),
     };
     notes.into_iter().map(note).collect()
+}
+
+/// Program, step, first unit, units, cores.
+pub(super) type WireLimits = Vec<(u32, u32, u32, u32, u32)>;
+
+pub(super) fn limits_to(b: &Bundle) -> WireLimits {
+    let mut out = WireLimits::new();
+    for (p, program) in b.programs.iter().enumerate() {
+        for (s, step) in program.steps.iter().enumerate() {
+            out.extend(step.limits.iter().map(|l| (p as u32, s as u32, l.first, l.units, l.cores)));
+        }
+    }
+    out
+}
+
+pub(super) fn limits_from(b: &mut Bundle, limits: WireLimits) -> Result<(), BundleError> {
+    for (p, s, first, units, cores) in limits {
+        let step = b.programs.get_mut(p as usize).and_then(|p| p.steps.get_mut(s as usize));
+        let lost = || BundleError::Metadata {
+            what: format!("cores of step {s} of program {p}, which do not exist"),
+        };
+        step.ok_or_else(lost)?.limits.push(CoreLimit { first, units, cores });
+    }
+    Ok(())
 }
 
 impl Meta {

@@ -3,8 +3,8 @@
 use super::dice::Dice;
 use super::template::{Builder, SlotPlan};
 use crate::{
-    Arg, DType, Exchange, Kind, Layout, Limits, Opcode, Place, Program, Role, Size, Space, SpaceSpec, Step,
-    Target, Template, Unit,
+    Arg, CoreLimit, DType, Exchange, Kind, Layout, Limits, Opcode, Place, Program, Role, Size, Space,
+    SpaceSpec, Step, Target, Template, Unit,
 };
 
 /// A program, and what its arguments should hold so that it does not trap at once.
@@ -188,7 +188,7 @@ pub fn single(
     let (template, plans) = b.finish("t0".into());
     let mut b = Bindings::default();
     let unit = b.unit(dice, 0, &plans, 0);
-    Some(b.finish(target, vec![template], vec![Step { units: vec![unit] }]))
+    Some(b.finish(target, vec![template], vec![Step { units: vec![unit], limits: vec![] }]))
 }
 
 /// Bytes of an argument that an earlier step has stored, all of them.
@@ -320,7 +320,10 @@ pub fn program(dice: &mut Dice<'_>) -> Generated {
             let t = dice.below(templates.len() as u64) as usize;
             b.unit(dice, t as u32, &plans[t], step)
         };
-        steps.push(Step { units: (0..n).map(|_| unit(dice, &mut b)).collect() });
+        let units: Vec<Unit> = (0..n).map(|_| unit(dice, &mut b)).collect();
+        let limit = CoreLimit { first: 0, units: units.len() as u32, cores: 1 };
+        let limits = if units.len() > 1 { vec![limit] } else { vec![] };
+        steps.push(Step { units, limits });
     }
     b.finish(target, templates, steps)
 }

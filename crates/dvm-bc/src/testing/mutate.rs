@@ -311,10 +311,14 @@ fn steps(dice: &mut Dice<'_>, p: &mut Program) {
                     let copy = unit.clone();
                     step.units.push(copy);
                 }
+                _ if dice.chance(1, 2) => {
+                    let [first, units, cores] = [(); 3].map(|()| dice.below(4) as u32);
+                    step.limits.push(crate::CoreLimit { first, units, cores });
+                }
                 _ => unit.weight = dice.word() as u32,
             }
         }
-        _ => p.steps.push(Step { units: vec![] }),
+        _ => p.steps.push(Step::default()),
     }
 }
 

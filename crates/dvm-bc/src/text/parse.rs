@@ -3,9 +3,9 @@
 use super::cursor::{AsmError, Cursor, Result};
 use super::{SPACE_LETTERS, imm, imm_dtype};
 use crate::{
-    Access, Arg, Class, Code, DType, DTypeSet, Event, Exchange, Form, Hints, Init, Inst, Kind, Layout, Local,
-    Loop, Loops, Mem, Mode, Opcode, Operands, Phase, Pipe, Place, Program, Role, Section, Size, Slot, Space,
-    SpaceSpec, Src, Step, Strides, Sync, Target, Template, Unit, for_each_form,
+    Access, Arg, Class, Code, CoreLimit, DType, DTypeSet, Event, Exchange, Form, Hints, Init, Inst, Kind,
+    Layout, Local, Loop, Loops, Mem, Mode, Opcode, Operands, Phase, Pipe, Place, Program, Role, Section,
+    Size, Slot, Space, SpaceSpec, Src, Step, Strides, Sync, Target, Template, Unit, for_each_form,
 };
 
 /// What reading an operand depends on.
@@ -604,11 +604,18 @@ pub(super) fn program<'a>(
                 return p
                     .error_at(at, format!("steps are numbered in order; this is step {}", prog.steps.len()));
             }
-            prog.steps.push(Step { units: Vec::new() });
+            prog.steps.push(Step::default());
         } else if p.keyword("run") {
             let u = unit(p, &templates, &args)?;
             match prog.steps.last_mut() {
-                Some(s) => s.units.push(u),
+                Some(s) => {
+                    while p.keyword("cores") {
+                        let (first, cores) = (s.units.len() as u32, p.number("number of cores")?);
+                        let units = if p.keyword("units") { p.number("number of units")? } else { 1 };
+                        s.limits.push(CoreLimit { first, units, cores });
+                    }
+                    s.units.push(u);
+                }
                 None => return p.error("`run` outside a step"),
             }
         } else {

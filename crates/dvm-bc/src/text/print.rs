@@ -468,7 +468,7 @@ pub fn disasm_with(program: &Program, note: &dyn Fn(InstAt) -> Option<String>) -
     }
     for (i, step) in program.steps.iter().enumerate() {
         let _ = writeln!(o, "step {i}");
-        for u in &step.units {
+        for (number, u) in step.units.iter().enumerate() {
             o.push_str("  run ");
             match program.templates.get(u.template as usize) {
                 Some(t) if named_templates => name(&t.name, o),
@@ -487,6 +487,12 @@ pub fn disasm_with(program: &Program, note: &dyn Fn(InstAt) -> Option<String>) -
             o.push(')');
             if u.weight != 1 {
                 let _ = write!(o, " weight {}", u.weight);
+            }
+            for l in step.limits.iter().filter(|l| l.first as usize == number) {
+                let _ = write!(o, " cores {}", l.cores);
+                if l.units != 1 {
+                    let _ = write!(o, " units {}", l.units);
+                }
             }
             o.push('\n');
         }

@@ -261,6 +261,19 @@ impl Checker<'_> {
             let most = self.limits.tiles;
             self.report.push(Where::Step(index), format!("{tiles} tiles exceed the limit of {most}"));
         }
+        let mut free = 0;
+        for l in &step.limits {
+            let end = l.first.saturating_add(l.units);
+            if l.first < free || l.units == 0 || l.cores == 0 || end as usize > step.units.len() {
+                let (first, units, cores, all) = (l.first, l.units, l.cores, step.units.len());
+                let what = format!(
+                    "a limit of {cores} cores for {units} units from {first} on: of {all} units, {first} must be at least \
+                     {free} and neither number 0"
+                );
+                self.report.push(Where::Step(index), what);
+            }
+            free = free.max(end);
+        }
         // Without sound bindings nothing more can be said.
         if sound {
             self.races(index, step);

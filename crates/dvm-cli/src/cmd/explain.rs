@@ -1,114 +1,69 @@
 //! `dvm explain`.
 
-use std::sync::Arc;
-
-use anyhow::{Context, Result};
-use dvm::{Graph, Module, Plan, Stage};
+use anyhow::{Context, Result, bail};
+use dvm::explain::Explanation;
+use dvm::{Module, Options, Stage, StageNote};
 use serde_json::json;
 
-use crate::Outcome;
 use crate::args::ExplainArgs;
 use crate::cmd::{say, say_json};
-use crate::inputs::given;
+use crate::inputs::{dim_runs, given};
+use crate::{Outcome, Usage};
 
 pub(crate) fn explain(a: &ExplainArgs) -> Result<Outcome> {
-    let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
+    let module =
+        Module::load(&a.model).with_context(|| a.model.display().to_string())?.assuming(&a.assume)?;
     let inputs = given(None, &a.input)?;
-    let stages = module.stages(&inputs, &[], true)?;
-    let parts = || stages.iter().filter_map(|s| s.part.as_ref());
+    let runs = dim_runs(&a.dim)?;
+    let [dims] = runs.as_slice() else { bail!(Usage("an explanation is of one value of each dim".into())) };
+    let fuse = Options::from_env()?.fuse;
+    let notes = module.explain(&inputs, dims, fuse)?;
+    let stages = module.stages(&inputs, dims, fuse)?;
     if let Some(path) = &a.dot {
-        let drawn: Vec<String> = parts().map(|(_, plan)| dvm::to_dot(plan)).collect();
-        dvm::npz::write_whole(path, drawn.join("\n").as_bytes())
-            .with_context(|| path.display().to_string())?;
+        let plans = stages.iter().filter_map(|s| s.part.as_ref());
+        let drawn: Vec<String> = plans.map(|(_, plan)| dvm::to_dot(plan)).collect();
+        write(path, &drawn.join("\n"))?;
+    }
+    if let Some(path) = &a.svg {
+        let plans: Vec<&Explanation> = notes.iter().filter_map(|n| n.plan.as_ref()).collect();
+        match plans.as_slice() {
+            [one] => write(path, &dvm::to_svg(one))?,
+            // A picture a part, numbered.
+            all => {
+                for (i, plan) in all.iter().enumerate() {
+                    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                    write(&path.with_file_name(format!("{name}.{i}.svg")), &dvm::to_svg(plan))?;
+                }
+            }
+        }
     }
     if a.json {
-        let part = |(graph, plan): &(Arc<Graph>, Arc<Plan>)| {
-            let calls: Vec<_> = plan
-                .calls
-                .iter()
-                .map(|c| {
-                    let kernel = &plan.kernels[c.kernel.index()].name;
-                    json!({"kernel": kernel, "id": c.kernel.0, "ops": ops(graph, c)})
-                })
-                .collect();
-            let cuts: Vec<_> = plan
-                .boundaries
-                .iter()
-                .map(|b| {
-                    let buffer = &plan.buffers[b.buffer.index()].name;
-                    json!({"from": b.from, "to": b.to, "buffer": buffer, "reason": b.reason})
-                })
-                .collect();
-            let levels: Vec<_> = plan.levels.iter().map(|l| &l.calls).collect();
-            json!({"version": 1, "calls": calls, "levels": levels, "boundaries": cuts})
-        };
-        let doc = match stages.as_slice() {
-            [Stage { part: Some(one), .. }] => part(one),
-            all => {
-                let stage = |s: &Stage| {
-                    let plan = s.part.as_ref().map(part);
-                    json!({"depth": s.depth, "label": s.label, "plan": plan})
-                };
-                json!({"version": 1, "stages": all.iter().map(stage).collect::<Vec<_>>()})
-            }
+        let doc = match notes.as_slice() {
+            [StageNote { plan: Some(one), .. }] => serde_json::to_value(one)?,
+            all => json!({"version": 2, "stages": all}),
         };
         say_json(&doc)?;
         return Ok(Outcome::Right);
     }
-    for s in &stages {
-        match &s.part {
-            Some((graph, plan)) => say(&text(plan, &|c| ops(graph, c), a.kernels))?,
-            None => say(&format!("{}host: {}\n\n", "  ".repeat(s.depth), s.label))?,
-        }
-        if s.part.is_some() && stages.len() > 1 {
-            say("\n")?;
+    let several = notes.len() > 1;
+    for (note, stage) in notes.iter().zip(&stages) {
+        match &note.plan {
+            Some(plan) => {
+                say(&format!("{plan}{}{}", bodies(stage, a.kernels), if several { "\n" } else { "" }))?
+            }
+            None => say(&format!("{}host: {}\n\n", "  ".repeat(note.depth), note.label))?,
         }
     }
     Ok(Outcome::Right)
 }
 
-/// The ops of a call, with the names of their nodes.
-fn ops(graph: &Graph, call: &dvm::plan::Call) -> Vec<String> {
-    let text = |n: &dvm::ir::NodeId| {
-        let node = &graph.nodes[n.index()];
-        match node.name.as_deref().filter(|n| !n.is_empty()) {
-            Some(name) => format!("{} {name}", node.op.mnemonic()),
-            None => node.op.mnemonic().to_string(),
-        }
-    };
-    call.nodes.iter().map(text).collect()
+fn write(path: &std::path::Path, text: &str) -> Result<()> {
+    dvm::npz::write_whole(path, text.as_bytes()).with_context(|| path.display().to_string())
 }
 
-fn text(plan: &Plan, ops: &dyn Fn(&dvm::plan::Call) -> Vec<String>, kernels: bool) -> String {
-    let mut out = format!(
-        "{}: {} calls of {} distinct kernels in {} levels\n\n",
-        plan.name,
-        plan.calls.len(),
-        plan.kernels.len(),
-        plan.levels.len()
-    );
-    for (level, l) in plan.levels.iter().enumerate() {
-        for &c in &l.calls {
-            let call = &plan.calls[c as usize];
-            let kernel = &plan.kernels[call.kernel.index()];
-            let space: Vec<String> = kernel.axes.iter().map(|&d| plan.dims.display(d).to_string()).collect();
-            out.push_str(&format!(
-                "call {c:<4} level {level:<4} {} {} [{}]\n",
-                call.kernel,
-                kernel.name,
-                space.join(", ")
-            ));
-            out.push_str(&format!("    ops   {}\n", ops(call).join(", ")));
-            for b in plan.boundaries.iter().filter(|b| b.from == c) {
-                let buffer = &plan.buffers[b.buffer.index()].name;
-                out.push_str(&format!("    cut   {buffer} -> call {}: {}\n", b.to, b.reason));
-            }
-        }
-    }
-    if kernels {
-        for k in &plan.kernels {
-            out.push_str(&format!("\n{}", k.display(&plan.dims)));
-        }
-    }
-    out
+/// The bodies of the distinct kernels, where they were asked for.
+fn bodies(stage: &Stage, wanted: bool) -> String {
+    let plan = stage.part.as_ref().filter(|_| wanted).map(|(_, plan)| plan);
+    let all = plan.into_iter().flat_map(|p| p.kernels.iter().map(|k| format!("\n{}", k.display(&p.dims))));
+    all.collect()
 }

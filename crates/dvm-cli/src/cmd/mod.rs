@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod asm;
+pub(crate) mod bisect;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod demo;
@@ -19,7 +20,8 @@ use crate::args::EngineArgs;
 /// Session options from the command line, for a model file of this size: a small file must not be able to exhaust the
 /// machine.
 pub(crate) fn options(engine: &EngineArgs, model_bytes: u64) -> Result<Options> {
-    let mut options = Options::default();
+    let mut options = Options::from_env()?;
+    options.assume.clone_from(&engine.assume);
     options.max_bytes = engine.max_memory.unwrap_or((768 << 20) + model_bytes.saturating_mul(64));
     options.timeout = engine.timeout;
     options.threads = engine.threads.map(usize::from);

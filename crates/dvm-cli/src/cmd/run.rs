@@ -40,7 +40,9 @@ impl Engine {
             bail!(Usage(format!("--weights is for bundles; {} is a model", a.model.display())));
         }
         let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
-        Ok(Engine::Model(Box::new(Session::new(&module, options(&a.engine, file_size(&a.model))?)?)))
+        let mut options = options(&a.engine, file_size(&a.model))?;
+        options.traffic = a.traffic;
+        Ok(Engine::Model(Box::new(Session::new(&module, options)?)))
     }
     /// All inputs for these dims.
     fn inputs(&self, given: &Named, dims: &[(String, i64)]) -> Result<Named> {
@@ -177,10 +179,16 @@ fn progress(runs: u64, json: bool) -> indicatif::ProgressBar {
 fn report_json(r: &RunReport) -> serde_json::Value {
     let dims: serde_json::Map<String, serde_json::Value> =
         r.dims.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
-    json!({
+    let mut doc = json!({
         "dims": dims, "plan_us": r.plan_us, "compile_us": r.compile_us, "run_us": r.run_us, "cache_hit": r.cache_hit,
-        "launches": r.launches, "kernels": r.kernels, "bytecode_bytes": r.bytecode_bytes, "peak_bytes": r.peak_bytes,
-    })
+        "launches": r.launches, "steps": r.steps, "kernels": r.kernels, "bytecode_bytes": r.bytecode_bytes,
+        "peak_bytes": r.peak_bytes,
+    });
+    if r.loaded_bytes + r.stored_bytes > 0 {
+        doc["loaded_bytes"] = json!(r.loaded_bytes);
+        doc["stored_bytes"] = json!(r.stored_bytes);
+    }
+    doc
 }
 
 /// Most rows printed; repeats beyond that are summed up by their medians.
@@ -213,6 +221,13 @@ fn describe(reports: &[(String, RunReport)], outputs: &Outputs, a: &RunArgs) -> 
         let shown: Vec<String> = (0..t.len().min(6)).map(|i| show(t.get(i).as_f64())).collect();
         let more = if t.len() > 6 { ", .." } else { "" };
         text.push_str(&format!("{name}: {}{:?} = [{}{more}]\n", t.dtype(), t.shape(), shown.join(", ")));
+    }
+    if let (true, Some((_, r))) = (a.traffic, reports.last()) {
+        text.push_str(&format!(
+            "traffic of the last run: {} B loaded, {} B stored\n",
+            thousands(r.loaded_bytes as usize),
+            thousands(r.stored_bytes as usize)
+        ));
     }
     if !a.golden.is_empty() {
         text.push_str(&format!("compared with {} golden step(s)\n", reports.len() / repeat));

@@ -145,6 +145,8 @@ pub struct DimTable {
     assumed: bool,
     /// Whether some dim overflowed.
     overflowed: bool,
+    /// Conditions that somebody could not prove, while they are asked for.
+    wishes: Option<IndexSet<crate::CheckCond>>,
 }
 
 impl Default for DimTable {
@@ -168,6 +170,7 @@ impl DimTable {
             rewriting: false,
             assumed: false,
             overflowed: false,
+            wishes: None,
         };
         t.constant(0);
         t.constant(1);
@@ -195,6 +198,11 @@ impl DimTable {
     #[must_use]
     pub fn find_symbol(&self, name: &str) -> Option<Symbol> {
         self.symbols.get_index_of(name).map(|i| Symbol(i as u32))
+    }
+    /// The dim that is a symbol.
+    #[must_use]
+    pub fn symbol_dim(&self, s: Symbol) -> Option<Dim> {
+        self.atoms.get_index_of(&Atom::Sym(s)).map(|i| self.atom_dim(AtomId(i as u32)))
     }
     /// A symbol's name.
     #[must_use]

@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 
+use indexmap::IndexSet;
+use smallvec::SmallVec;
+
 use super::poly::{self, Poly, Term};
 use super::{Answer, Atom, AtomId, Dim, DimTable, Symbol};
+use crate::CheckCond;
 
 /// Stands for "no bound"; every value of a dim is far inside.
 pub(super) const INF: i128 = 1 << 100;
@@ -73,6 +77,48 @@ impl DimTable {
         answer
     }
 
+    /// Remembers from now on the conditions that [`DimTable::wish`] is told.
+    pub fn record_wishes(&mut self) {
+        self.wishes = Some(IndexSet::new());
+    }
+    /// Notes a condition whose proof would have changed a decision.
+    pub fn wish(&mut self, cond: impl FnOnce(&mut DimTable) -> CheckCond) {
+        if let Some(mut wishes) = self.wishes.take() {
+            wishes.insert(cond(self));
+            self.wishes = Some(wishes);
+        }
+    }
+    /// [`DimTable::wish`] that two dims are equal; what broadcasts is, where its parts are. One and nothing are extents like others:
+    /// that some axis has them is no fact to build on.
+    pub fn wish_equal(&mut self, a: Dim, b: Dim) {
+        if self.wishes.is_none() {
+            return;
+        }
+        let parts = |t: &DimTable, d: Dim| {
+            let (mut out, mut stack) = (vec![], vec![d]);
+            while let Some(d) = stack.pop() {
+                match t.as_atom(d) {
+                    Some((_, Atom::Broadcast(a, b))) => stack.extend([a, b]),
+                    _ => out.push(d),
+                }
+            }
+            out
+        };
+        let known = |d: Dim| d == Dim::ONE || d == Dim::ZERO;
+        let (left, right) = (parts(self, a), parts(self, b));
+        for &x in &left {
+            for &y in right.iter().filter(|&&y| y != x && !known(x) && !known(y)) {
+                // The younger one second, a number last.
+                let key = |d: Dim| (self.as_const(d).is_some(), d);
+                let (x, y) = if key(x) <= key(y) { (x, y) } else { (y, x) };
+                self.wish(|_| CheckCond::Equal(x, y));
+            }
+        }
+    }
+    /// What was wished for since [`DimTable::record_wishes`], each condition once; stops remembering.
+    pub fn take_wishes(&mut self) -> Vec<CheckCond> {
+        self.wishes.take().into_iter().flatten().collect()
+    }
     /// Whether `a == b`.
     pub fn is_equal(&mut self, a: Dim, b: Dim) -> Answer {
         if a == b {
@@ -224,11 +270,39 @@ impl DimTable {
             let f = t.factors[0];
             !matches!(self.atoms[f.0 as usize], Atom::Overflow) && self.occurs_once(&d, f)
         });
-        let Some(t) = candidates.max_by_key(key).cloned() else { return };
+        let Some(t) = candidates.max_by_key(key).cloned() else { return self.assume_divides(&d) };
         let mut rest: Poly = d.iter().filter(|u| **u != t).cloned().collect();
         rest.iter_mut().for_each(|u| u.coeff /= g);
         let Some(to) = (if t.coeff > 0 { poly::scale(&rest, -1) } else { Some(rest) }) else { return };
-        let (id, from, to) = (t.factors[0], self.intern(poly::of_atom(t.factors[0])), self.intern(to));
+        let to = self.intern(to);
+        self.substitute(t.factors[0], to);
+    }
+    /// Relies on `a == n * floordiv(a, n)`, which is what `n` divides `a` comes to: a symbol that stands alone in `a` is
+    /// replaced by what that makes it. The symbol is still in the division, where replacing it again changes nothing.
+    fn assume_divides(&mut self, d: &Poly) {
+        for quotient in d.iter().filter(|t| t.factors.len() == 1) {
+            let Atom::FloorDiv(a, n) = self.atoms[quotient.factors[0].0 as usize] else { continue };
+            let whole = self.intern(SmallVec::from_iter([Term { coeff: 1, ..quotient.clone() }]));
+            let whole = self.mul(whole, n);
+            let Some(claim) = self.difference(a, whole) else { continue };
+            if *d != claim && poly::scale(&claim, -1).as_ref() != Some(d) {
+                continue;
+            }
+            let inside = self.poly(a).clone();
+            let alone = |t: &&Term| {
+                matches!(t.factors[..], [f] if matches!(self.atoms[f.0 as usize], Atom::Sym(_)) && self.occurs_once(&inside, f))
+                    && t.coeff.checked_abs() == Some(1)
+            };
+            let Some(s) = inside.iter().rfind(alone).cloned() else { continue };
+            let rest: Poly = inside.into_iter().filter(|t| *t != s).collect();
+            let rest = self.intern(rest);
+            let to = if s.coeff > 0 { self.sub(whole, rest) } else { self.sub(rest, whole) };
+            return self.substitute(s.factors[0], to);
+        }
+    }
+    /// Replaces an atom from now on.
+    fn substitute(&mut self, id: AtomId, to: Dim) {
+        let from = self.intern(poly::of_atom(id));
         // Replacements stay free of replaced atoms, so that one pass rewrites a dim.
         let olds: Vec<(AtomId, Dim)> = self.equal.iter().map(|(&i, &d)| (i, d)).collect();
         for (i, d) in olds {
@@ -396,9 +470,19 @@ impl DimTable {
 impl DimTable {
     /// A dim of another table as a dim of this one; symbols are matched by name. `None` when this table lacks one of them.
     pub fn import(&mut self, other: &DimTable, d: Dim) -> Option<Dim> {
-        self.import_memo(other, d, &mut HashMap::new())
+        self.import_as(other, d, &HashMap::new())
     }
-    fn import_memo(&mut self, other: &DimTable, d: Dim, done: &mut HashMap<Dim, Dim>) -> Option<Dim> {
+    /// As [`DimTable::import`], with dims of this table in place of some symbols.
+    pub fn import_as(&mut self, other: &DimTable, d: Dim, symbols: &HashMap<Symbol, Dim>) -> Option<Dim> {
+        self.import_memo(other, d, symbols, &mut HashMap::new())
+    }
+    fn import_memo(
+        &mut self,
+        other: &DimTable,
+        d: Dim,
+        symbols: &HashMap<Symbol, Dim>,
+        done: &mut HashMap<Dim, Dim>,
+    ) -> Option<Dim> {
         if let Some(&r) = done.get(&d) {
             return Some(r);
         }
@@ -409,7 +493,8 @@ impl DimTable {
                 let atom = *other.atoms.get_index(f.0 as usize)?;
                 let a = match atom.operands() {
                     Some((a, b)) => {
-                        let (x, y) = (self.import_memo(other, a, done)?, self.import_memo(other, b, done)?);
+                        let x = self.import_memo(other, a, symbols, done)?;
+                        let y = self.import_memo(other, b, symbols, done)?;
                         match atom {
                             Atom::FloorDiv(..) => self.floor_div(x, y),
                             Atom::Min(..) => self.min(x, y),
@@ -421,6 +506,7 @@ impl DimTable {
                         }
                     }
                     None => match atom {
+                        Atom::Sym(s) if symbols.contains_key(&s) => symbols[&s],
                         Atom::Sym(s) => {
                             let name = other.symbol_name(s);
                             self.find_symbol(name)?;
@@ -435,6 +521,27 @@ impl DimTable {
         }
         done.insert(d, sum);
         Some(sum)
+    }
+    /// The condition as a user would say it: `s % 4 == 0` for `s == 4*floordiv(s, 4)`.
+    #[must_use]
+    pub fn say_cond(&self, cond: CheckCond) -> String {
+        let divides = |a: Dim, b: Dim| {
+            let d = self.difference(a, b)?;
+            d.iter().filter(|t| t.factors.len() == 1).find_map(|t| {
+                let Atom::FloorDiv(a, n) = self.atoms[t.factors[0].0 as usize] else { return None };
+                let c = self.as_const(n)?;
+                let claim = poly::add(self.poly(a), &poly::scale(&poly::of_atom(t.factors[0]), c)?, -1)?;
+                let same = d == claim || poly::scale(&claim, -1).as_ref() == Some(&d);
+                let text = self.display(a).to_string();
+                let text = if self.is_sum(a) { format!("({text})") } else { text };
+                same.then(|| format!("{text} % {c} == 0"))
+            })
+        };
+        match cond {
+            CheckCond::Equal(a, b) => divides(a, b),
+            _ => None,
+        }
+        .unwrap_or_else(|| self.display_cond(cond).to_string())
     }
     /// The symbols that dims depend on, each once.
     #[must_use]

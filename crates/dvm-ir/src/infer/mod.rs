@@ -86,7 +86,29 @@ impl Graph {
         self.dims.assume(cond);
         Ok(())
     }
+    /// [`Graph::assume`] of a condition that somebody states as text, see [`DimTable::parse_condition`]. A binding that violates
+    /// it is an error that quotes it.
+    ///
+    /// # Errors
+    /// Text that is no condition on the graph's symbols, or a condition that never holds.
+    pub fn assume_stated(&mut self, text: &str) -> Result<(), String> {
+        let text = text.trim();
+        let cond = self.dims.parse_condition(text).map_err(|e| format!("assumption `{text}`: {e}"))?;
+        let known = self.checks.len();
+        self.assume(cond, format!("{STATED}{text}`"))
+            .map_err(|_| format!("assumption `{text}` never holds in this graph"))?;
+        // Before what the ops demand: where that fails because this does, this is to blame.
+        if let Some(check) = self.checks.get(known).cloned() {
+            self.checks.truncate(known);
+            let at = self.checks.iter().position(|c| !c.what.starts_with(STATED)).unwrap_or(known);
+            self.checks.insert(at, check);
+        }
+        Ok(())
+    }
 }
+
+/// How the name of a check begins that a user stated.
+const STATED: &str = "assumption `";
 
 /// One op being inferred.
 struct Infer<'a> {

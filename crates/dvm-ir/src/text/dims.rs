@@ -3,7 +3,7 @@
 use super::ParseError;
 use super::lex::Tok;
 use super::parse::Parser;
-use crate::{CheckCond, Dim, DimTable};
+use crate::{CheckCond, Dim, DimTable, Graph};
 
 /// Deepest nesting of parentheses and functions.
 const MAX_NESTING: u32 = 64;
@@ -39,9 +39,16 @@ impl Parser<'_> {
     }
     fn product(&mut self) -> Result<Dim, ParseError> {
         let mut p = self.factor()?;
-        while self.eat("*") {
+        loop {
+            let op = if self.eat("*") {
+                DimTable::mul
+            } else if self.eat("%") {
+                DimTable::rem
+            } else {
+                break;
+            };
             let b = self.factor()?;
-            p = self.graph.dims.mul(p, b);
+            p = op(&mut self.graph.dims, p, b);
         }
         Ok(p)
     }
@@ -100,6 +107,9 @@ impl Parser<'_> {
     /// `a == b`, `a <= b`, `a ~ b`, `a in (1, b)`.
     pub(super) fn condition(&mut self) -> Result<CheckCond, ParseError> {
         let a = self.dim()?;
+        self.relation(a)
+    }
+    fn relation(&mut self, a: Dim) -> Result<CheckCond, ParseError> {
         let op = self.text();
         if !["==", "<=", "<", ">=", ">", "~", "in"].contains(&op) {
             return Err(self.expected("`==`, `<=`, `<`, `>=`, `>`, `~` or `in`"));
@@ -123,5 +133,37 @@ impl Parser<'_> {
             ">" => CheckCond::AtMost(t.add(b, Dim::ONE), a),
             _ => CheckCond::Broadcast(a, b),
         })
+    }
+}
+
+impl DimTable {
+    /// Reads a condition on the table's symbols: `s == t` (or `=`), `s <= 4096`, `s >= 1`, `s % 64 == 0`, `s in (1, t)`; either
+    /// side is a dim as [`DimTable::display`] writes it.
+    ///
+    /// # Errors
+    /// Text that is no condition, or a symbol that the table does not have.
+    pub fn parse_condition(&mut self, source: &str) -> Result<CheckCond, ParseError> {
+        // `s%4` would be a value's name.
+        let spaced;
+        let source = if source.contains('"') {
+            source
+        } else {
+            spaced = source.replace('%', " % ");
+            spaced.as_str()
+        };
+        let graph = Graph { dims: self.clone(), ..Graph::default() };
+        let mut p = Parser::over(source, graph)?;
+        let a = p.dim()?;
+        let cond = if p.eat("=") { CheckCond::Equal(a, p.dim()?) } else { p.relation(a)? };
+        p.finish()?;
+        let known = self.symbols().count();
+        if let Some((_, name)) = p.graph.dims.symbols().nth(known) {
+            let names: Vec<&str> = self.symbols().map(|(_, n)| n).collect();
+            let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+            let message = format!("there is no symbol `{name}`; the symbols are: {names}");
+            return Err(ParseError::new(0..source.len(), message));
+        }
+        *self = p.graph.dims;
+        Ok(cond)
     }
 }

@@ -25,9 +25,9 @@ pub(super) struct Token {
     pub(super) span: Range<usize>,
 }
 
-const PUNCT: [&str; 23] = [
+const PUNCT: [&str; 24] = [
     "...", "..=", "->", "==", "<=", ">=", "(", ")", "[", "]", "{", "}", ",", ":", "=", "+", "-", "*", "<",
-    ">", "~", "@", ";",
+    ">", "~", "@", ";", "%",
 ];
 
 pub(super) fn lex(src: &str) -> Result<Vec<Token>, ParseError> {
@@ -47,7 +47,7 @@ pub(super) fn lex(src: &str) -> Result<Vec<Token>, ParseError> {
         } else if c == b'"' {
             at += string_len(rest, start)?;
             Tok::Str
-        } else if c == b'%' {
+        } else if c == b'%' && !rest[1..].starts_with(' ') {
             at += 1;
             let name = &src[at..];
             at += if name.starts_with('"') { string_len(name, at)? } else { word_len(name) };

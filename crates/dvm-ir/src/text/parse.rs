@@ -52,18 +52,7 @@ impl Graph {
     /// # Errors
     /// The first thing that is wrong, with its place; [`ParseError::render`] shows it.
     pub fn from_text(source: &str) -> Result<Graph, ParseError> {
-        let tokens = lex(source)?;
-        let mut p = Parser {
-            source,
-            tokens,
-            at: 0,
-            nesting: 0,
-            expanded: 0,
-            graph: Graph::new(""),
-            values: HashMap::new(),
-            depth: 0,
-            inherited: 0,
-        };
+        let mut p = Parser::over(source, Graph::new(""))?;
         p.file()?;
         Ok(p.graph)
     }
@@ -85,6 +74,21 @@ pub(super) struct Parser<'s> {
 type Parsed<T> = Result<T, ParseError>;
 
 impl<'s> Parser<'s> {
+    /// A parser that adds to a graph.
+    pub(super) fn over(source: &'s str, graph: Graph) -> Parsed<Parser<'s>> {
+        Ok(Parser {
+            source,
+            tokens: lex(source)?,
+            at: 0,
+            nesting: 0,
+            expanded: 0,
+            graph,
+            values: HashMap::new(),
+            depth: 0,
+            inherited: 0,
+        })
+    }
+
     // Tokens.
 
     pub(super) fn peek(&self) -> Tok {
@@ -183,10 +187,11 @@ impl<'s> Parser<'s> {
             _ => String::new(),
         };
         self.rest()?;
-        if self.peek() != Tok::End {
-            return Err(self.expected("the end of the text"));
-        }
-        Ok(())
+        self.finish()
+    }
+    /// Nothing follows.
+    pub(super) fn finish(&self) -> Parsed<()> {
+        if self.peek() == Tok::End { Ok(()) } else { Err(self.expected("the end of the text")) }
     }
     pub(super) fn symbols(&mut self) -> Parsed<()> {
         while self.text() == "symbol" {

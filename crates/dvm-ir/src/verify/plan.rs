@@ -20,6 +20,7 @@ impl Plan {
             k.verify_into(&mut r, &format!("{} ", KernelId::new(i)));
         }
         self.verify_interface(&mut r);
+        self.verify_limits(&mut r);
         for c in 0..self.calls.len() {
             r.at(format_args!("call {c}"));
             self.verify_call(&mut r, c);
@@ -85,6 +86,22 @@ impl Plan {
                 calls && b.buffer.index() < self.buffers.len(),
                 "names a call or buffer that does not exist",
             );
+        }
+    }
+
+    /// Core limits are in order and of calls that exist.
+    fn verify_limits(&self, r: &mut Report<'_>) {
+        let mut free = (0, 0);
+        for l in &self.limits {
+            r.at(format_args!("limit of level {}", l.level));
+            let calls = self.levels.get(l.level as usize).map_or(0, |x| x.calls.len());
+            let end = u64::from(l.first) + u64::from(l.calls);
+            let sound = l.calls > 0 && l.cores > 0 && end <= calls as u64 && (l.level, l.first) >= free;
+            r.require(
+                sound,
+                format_args!("{} cores for {} calls from {} on, of {calls}", l.cores, l.calls, l.first),
+            );
+            free = (l.level, l.first.saturating_add(l.calls));
         }
     }
 

@@ -159,55 +159,77 @@ pub(super) fn is_group(program: &Program, unit: &dvm_bc::Unit) -> bool {
     program.target.cube_cores > 0 && kind.is_some_and(|k| k != Kind::Vector)
 }
 
-/// Deals the tiles of a step's units of one sort to `workers`: contiguous workers by weight to each unit where there are
-/// enough, else contiguous runs of all tiles.
+/// Units that share cores, with the most they may have.
+struct Pool {
+    /// Unit and its tiles.
+    units: Vec<(u32, u64)>,
+    /// Tiles times weight.
+    load: u64,
+    cores: usize,
+}
+
+/// Deals the tiles of a step's units of one sort to `workers`: contiguous workers by weight to each unit (units under one limit
+/// of cores are one) where there are enough, else contiguous runs of all tiles; where some have a limit, whole units.
 pub(super) fn deal(program: &Program, step: usize, group: bool, workers: usize) -> Vec<Vec<Share>> {
-    let units: Vec<(u32, u64, u64)> = program.steps[step]
-        .units
-        .iter()
-        .enumerate()
-        .filter(|(_, u)| is_group(program, u) == group)
-        .filter_map(|(i, u)| {
-            let t = program.templates.get(u.template as usize)?;
-            Some((i as u32, tiles(t), u64::from(u.weight.max(1))))
-        })
-        .collect();
+    let step = &program.steps[step];
+    let mut pools: Vec<Pool> = Vec::new();
+    let mut last = None;
+    for (i, u) in step.units.iter().enumerate() {
+        let Some(t) = program.templates.get(u.template as usize) else { continue };
+        if is_group(program, u) != group {
+            continue;
+        }
+        let limit =
+            step.limits.iter().position(|l| (l.first..l.first.saturating_add(l.units)).contains(&(i as u32)));
+        let load = tiles(t).saturating_mul(u64::from(u.weight.max(1)));
+        let unit = (i as u32, tiles(t));
+        match pools.last_mut().filter(|_| limit.is_some() && limit == last) {
+            Some(p) => {
+                p.units.push(unit);
+                p.load = p.load.saturating_add(load);
+            }
+            None => {
+                let cores = limit.map_or(workers, |l| (step.limits[l].cores as usize).clamp(1, workers));
+                pools.push(Pool { units: vec![unit], load, cores });
+            }
+        }
+        last = limit;
+    }
     let mut out: Vec<Vec<Share>> = (0..workers).map(|_| Vec::new()).collect();
-    if units.len() <= workers {
-        let total: u64 = units.iter().map(|u| u.1.saturating_mul(u.2)).sum::<u64>().max(1);
-        let (mut next, mut spare) = (0usize, workers - units.len());
-        for &(unit, tiles, weight) in &units {
-            let wish = (workers as u64).saturating_mul(tiles.saturating_mul(weight)) / total;
-            let extra = (wish.saturating_sub(1) as usize).min(spare);
+    if pools.len() <= workers {
+        let total = pools.iter().fold(0u64, |n, p| n.saturating_add(p.load)).max(1);
+        let (mut next, mut spare) = (0usize, workers - pools.len());
+        for p in &pools {
+            let wish = (workers as u64).saturating_mul(p.load) / total;
+            let extra = (wish.saturating_sub(1) as usize).min(spare).min(p.cores - 1);
             spare -= extra;
-            cut(&mut out[next..=next + extra], unit, tiles);
+            cut(&mut out[next..=next + extra], &p.units);
             next += 1 + extra;
         }
+    } else if step.limits.is_empty() {
+        let all: Vec<(u32, u64)> = pools.iter().flat_map(|p| p.units.iter().copied()).collect();
+        cut(&mut out, &all);
     } else {
-        let pool: u64 = units.iter().map(|u| u.1).sum();
-        let mut done = 0u64;
-        for (w, share) in out.iter_mut().enumerate() {
-            let end = pool * (w as u64 + 1) / workers as u64;
-            let mut start = 0u64;
-            for &(unit, tiles, _) in &units {
-                let (lo, hi) = (done.max(start), end.min(start + tiles));
-                if lo < hi {
-                    share.push(Share { unit, tiles: lo - start..hi - start });
-                }
-                start += tiles;
-            }
-            done = end;
+        for (i, p) in pools.iter().enumerate() {
+            cut(&mut out[i % workers..][..1], &p.units);
         }
     }
     out
 }
 
-/// Contiguous tiles of one unit for each of several workers.
-fn cut(workers: &mut [Vec<Share>], unit: u32, tiles: u64) {
-    let n = workers.len() as u64;
+/// Contiguous runs of the units' tiles for each of several workers.
+fn cut(workers: &mut [Vec<Share>], units: &[(u32, u64)]) {
+    let (n, pool) = (workers.len() as u128, units.iter().map(|u| u128::from(u.1)).sum::<u128>());
     for (w, share) in workers.iter_mut().enumerate() {
-        let at = |w: u64| (u128::from(tiles) * u128::from(w) / u128::from(n)) as u64;
-        share.push(Share { unit, tiles: at(w as u64)..at(w as u64 + 1) });
+        let at = |w: usize| pool * w as u128 / n;
+        let mut start = 0u128;
+        for &(unit, tiles) in units {
+            let (lo, hi) = (at(w).max(start), at(w + 1).min(start + u128::from(tiles)));
+            if lo < hi {
+                share.push(Share { unit, tiles: (lo - start) as u64..(hi - start) as u64 });
+            }
+            start += u128::from(tiles);
+        }
     }
 }
 

@@ -58,6 +58,9 @@ pub(crate) struct Frame {
     pub(super) panels: Vec<Panel>,
     /// Address and ragged state of the last execution of each sticky load.
     pub(super) sticky: Vec<(usize, u32)>,
+    /// Bytes loaded and stored, where they are counted; address and ragged state of the last counted execution of each move.
+    pub(crate) moved: (u64, u64),
+    pub(super) counted: Vec<(usize, u32)>,
     /// Index of each extent.
     pub(super) index: [u32; EXTENTS],
     /// Bit e: extent e stands at its last index.
@@ -86,6 +89,8 @@ impl Frame {
             slots: Vec::new(),
             panels: Vec::new(),
             sticky: Vec::new(),
+            moved: (0, 0),
+            counted: Vec::new(),
             index: [0; EXTENTS],
             last: 0,
             walked: 0,
@@ -101,6 +106,7 @@ impl Frame {
         if self.key == (launch, step, unit) {
             return;
         }
+        self.counted.clear();
         if self.key.0 != launch {
             #[cfg(feature = "testing")]
             (self.poisoned = false);
@@ -266,6 +272,9 @@ impl Frame {
 
     #[inline]
     unsafe fn section(&mut self, exe: &Executable, range: &OpRange) -> Result<(), Fault> {
+        if !exe.moves.is_empty() && !range.is_empty() {
+            self.count(exe, range.start);
+        }
         let mut ops = exe.ops[range.start as usize..range.end as usize].iter();
         while let Some(op) = ops.next() {
             let OpKind::ByRows { count, rows, block } = op.kind else {

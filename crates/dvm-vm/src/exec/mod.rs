@@ -9,14 +9,17 @@ pub(crate) mod elide;
 pub(crate) mod frame;
 mod inst;
 pub(crate) mod predecode;
+pub(crate) mod span;
 pub(crate) mod step;
 mod strips;
+mod traffic;
 mod uses;
 
 use std::ops::Range;
 
 use dvm_bc::{DType, Init, Program, Verified};
 
+use self::span::Span;
 use crate::cube::{MmadFn, PackFn};
 use crate::kernels::Kernel;
 use crate::kernels::half::Halves;
@@ -377,6 +380,8 @@ pub(crate) struct StepExec {
     pub(crate) tiles: u64,
     /// Rough cost in nanoseconds on one core.
     pub(crate) cost: f32,
+    /// How the tiles are divided where units have limits of cores; else empty.
+    pub(crate) spans: Vec<Span>,
 }
 
 /// A program ready to launch: kernels and operands resolved for an instruction-set level.
@@ -396,6 +401,9 @@ pub struct Executable {
     pub(crate) steps: Vec<StepExec>,
     /// Argument and byte offset of each slot of each unit. A worker's rings count as one argument after the program's.
     pub(crate) bindings: Vec<(u32, u64)>,
+    /// Where traffic is counted: what instructions move, and which of them each section has.
+    pub(crate) moves: Vec<traffic::Move>,
+    pub(crate) sections: Vec<traffic::Moves>,
     pub(crate) local_bytes: usize,
     /// Bytes of a worker's copies of the ring arguments.
     pub(crate) ring_bytes: usize,
@@ -422,6 +430,8 @@ pub struct BuildOptions {
     pub strips: bool,
     /// Most bytes of local memory a worker may need.
     pub local_limit: u64,
+    /// Count the bytes that loads and stores move, for [`crate::Stats`]. Costs some time.
+    pub traffic: bool,
     /// Fills local memory with this byte before each tile, where no load is sticky, and checks that nothing is written between
     /// its spaces.
     #[cfg(feature = "testing")]
@@ -435,6 +445,7 @@ impl Default for BuildOptions {
             elide: true,
             strips: true,
             local_limit: 256 << 20,
+            traffic: false,
             #[cfg(feature = "testing")]
             poison: None,
         }

@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 
 use super::elide::{self, Bound, Plan};
 use super::inst::{Site, Step as Resolve};
+use super::span::Span;
+use super::traffic::{Move, Moves};
 use super::uses::{bound_operand, moved};
 use super::{
     Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind,
@@ -42,6 +44,8 @@ pub(super) struct Builder<'a> {
     pub(super) in_place: bool,
     pub(super) bases: u32,
     pub(super) plan: &'a mut Plan,
+    pub(super) moves: Vec<Move>,
+    pub(super) sections: Vec<Moves>,
     /// Elements times cost of the section being built.
     pub(super) cost: f32,
 }
@@ -131,6 +135,8 @@ fn build(
         in_place: false,
         bases: BASE_BOUND,
         plan,
+        moves: Vec::new(),
+        sections: Vec::new(),
         cost: 0.0,
     };
     let mut templates = Vec::with_capacity(program.templates.len());
@@ -165,9 +171,17 @@ fn build(
             tiles = tiles.saturating_add(t.tiles);
             cost += t.tiles as f32 * t.cost;
         }
-        steps.push(StepExec { units: first..units.len() as u32, tiles, cost });
+        let counts = |u: &UnitExec| templates[u.template as usize].tiles;
+        let spans = match step.limits.as_slice() {
+            [] => vec![],
+            limits => {
+                let counts: Vec<u64> = units[first as usize..].iter().map(counts).collect();
+                Span::divide(limits, &counts)
+            }
+        };
+        steps.push(StepExec { units: first..units.len() as u32, tiles, cost, spans });
     }
-    let (phases, stickies) = (b.phases, b.stickies);
+    let (phases, stickies, moves, sections) = (b.phases, b.stickies, b.moves, b.sections);
     Ok(Executable {
         isa,
         ops: ops.to_vec(),
@@ -180,6 +194,8 @@ fn build(
         units,
         steps,
         bindings,
+        moves,
+        sections,
         local_bytes: end as usize,
         ring_bytes,
         bases,
@@ -272,6 +288,9 @@ impl Builder<'_> {
             let own = decoded.section(*number);
             let range = self.section(template, &decoded.insts()[own.clone()], own.start)?;
             *number += 1;
+            if self.options.traffic {
+                self.note_moves(&decoded.insts()[own], range.start);
+            }
             let times = |depth: usize| seq[..depth].iter().map(|&n| n as f32).product::<f32>();
             match section.place {
                 At::Init(d) => {

@@ -314,6 +314,7 @@ pub(crate) fn program(args: &[(Role, DType, usize)], parallel: &[u32], phases: V
                 slots: (0..args.len() as u32).map(|i| (i, 0)).collect(),
                 weight: 1,
             }],
+            limits: vec![],
         }],
         aliases: vec![],
     }

@@ -4,6 +4,7 @@ mod cases;
 pub mod eager;
 pub mod random;
 mod snapshot;
+pub mod traffic;
 
 pub use cases::CASES;
 

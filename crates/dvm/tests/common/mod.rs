@@ -229,7 +229,7 @@ pub(crate) fn program(k: &K, spec: &MachineSpec) -> Result<(Program, dvm_tile::T
         target: spec.target.clone(),
         args,
         templates: vec![template],
-        steps: vec![Step { units: vec![unit] }],
+        steps: vec![Step { units: vec![unit], limits: vec![] }],
         aliases: vec![],
     };
     Ok((program, tiling))
