@@ -48,7 +48,7 @@ instructions run one after the other, and events are illegal.
 | pipe | core | runs |
 | --- | --- | --- |
 | `mte2` | vector | loads and gathers |
-| `v` | vector | vector instructions |
+| `v` | vector | vector instructions, `pack_a` |
 | `mte3` | vector | stores, scatters |
 | `cmte2` | cube | `load_a`, `load_b`, `bind_b` |
 | `m` | cube | `mmad` |

@@ -81,6 +81,8 @@ macro_rules! for_each_form {
         LoadA on CMte2 { dst: Write Local, src: Read Mem, m: Param Size, k: Param Size, row_stride: Param i64, col_stride: Param i64, hints: Param Hints }
         /// Right operand `k x n` to packed panels. Element (kk, j) is at `src + kk * row_stride + j * col_stride` bytes.
         LoadB on CMte2 { dst: Write Local, src: Read Mem, k: Param Size, n: Param Size, row_stride: Param i64, col_stride: Param i64, hints: Param Hints }
+        /// Left operand `m x k` from vector memory to packed panels. Element (i, kk) is element `i * pitch + kk` of `src`.
+        PackA on V { dst: Write Local, src: Read Local, m: Param Size, k: Param Size, pitch: Param u64 }
         /// Right operand already in panels: panel p starts at `src + p * panel_stride` bytes. Bound, not copied.
         BindB on CMte2 { dst: Write Local, src: Read Mem, k: Param Size, n: Param Size, panel_stride: Param i64 }
         /// `acc = (acc or 0) + a * b`, `m x n`, pitch `n.body`; accumulates in f32 for f32/f16/bf16, in f64 for f64, in the
@@ -215,6 +217,7 @@ macro_rules! for_each_opcode {
         0xc3 mmad Mmad: Mmad, Numeric, Cube, "`acc + a * b`; each element is one chain of fused multiply-adds in increasing k.";
         0xc4 acc_to_ub AccToUb: AccToUb, Any, Move, "Hands an accumulator tile to the vector unit.";
         0xc5 acc_store AccStore: AccStore, Any, Dma, "An accumulator tile to an argument.";
+        0xc6 pack_a PackA: PackA, Numeric, Move, "Packs a left operand that was computed; illegal where cube and vector cores are separate.";
     } };
 }
 

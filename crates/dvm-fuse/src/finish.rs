@@ -16,7 +16,7 @@ pub(crate) fn order(kernel: &Kernel, stored: &[u8]) -> Vec<usize> {
     if kernel.body.iter().any(reduces) {
         return (0..n).collect();
     }
-    let free = if kernel.matmul().is_some() { n - 2 } else { n };
+    let free = n - kernel.matrix_axes();
     let mut order: Vec<usize> = stored.iter().map(|&a| a as usize).filter(|&a| a < free).collect();
     let rest: Vec<usize> = (0..n).filter(|a| !order.contains(a)).collect();
     order.extend(rest);
@@ -32,6 +32,7 @@ fn accesses(kernel: &mut Kernel, mut f: impl FnMut(&mut Access)) {
                 f(a_access);
                 f(b_access);
             }
+            KOp::Contract { b_access, .. } => f(b_access),
             _ => {}
         }
     }
@@ -79,7 +80,9 @@ pub(crate) fn fold(t: &mut DimTable, kernel: &mut Kernel) {
     }
     let loaded = |kernel: &Kernel, operand: u32| {
         kernel.body.iter().any(|i| match i.op {
-            KOp::Load { operand: o, .. } | KOp::Gather { operand: o, .. } => o == operand,
+            KOp::Load { operand: o, .. } | KOp::Gather { operand: o, .. } | KOp::Contract { b: o, .. } => {
+                o == operand
+            }
             _ => false,
         })
     };
@@ -92,8 +95,9 @@ pub(crate) fn fold(t: &mut DimTable, kernel: &mut Kernel) {
 /// Whether axes `i` and `i + 1` are one.
 fn can_merge(t: &mut DimTable, kernel: &mut Kernel, i: usize) -> bool {
     let n = kernel.axes.len();
-    // The columns of a matmul never merge with its rows.
-    if kernel.matmul().is_some() && i + 1 == n - 1 {
+    // Rows and columns of products never merge.
+    let matrix = kernel.matrix_axes();
+    if matrix > 0 && i + matrix >= n {
         return false;
     }
     let (mut alike, mut alone) = (true, true);
@@ -138,6 +142,9 @@ const NAMED_OPS: usize = 4;
 /// A name that says what the kernel does; equal kernels have equal names.
 pub(crate) fn name(kernel: &Kernel) -> String {
     let mut words: Vec<&str> = vec![];
+    if kernel.contraction().is_some() {
+        words.push("attention");
+    }
     let mut more = false;
     for i in &kernel.body {
         let word = match &i.op {
@@ -162,7 +169,7 @@ pub(crate) fn name(kernel: &Kernel) -> String {
             KOp::ArgReduce { max: true, .. } => "argmax",
             KOp::ArgReduce { .. } => "argmin",
             KOp::CumSum { .. } => "cumsum",
-            KOp::MatMul { .. } => "matmul",
+            KOp::MatMul { .. } | KOp::Contract { .. } => "matmul",
         };
         if words.contains(&word) {
             continue;

@@ -4,6 +4,8 @@
 //! they fit too. "Fits" is decided by building the kernel. Contraction stays acyclic by full reachability: every region
 //! carries the set of regions it depends on.
 
+mod attention;
+
 use dvm_ir::kernel::AxisSet;
 use dvm_ir::{BinaryOp, Dim, DimTable, Kernel, NodeId, Op, UnaryOp, ValueDef, ValueId};
 use rustc_hash::FxHashMap;
@@ -52,6 +54,9 @@ pub(crate) struct Region {
     pub(crate) before: Bits,
     /// What it is made of, where that is plain.
     plain: Option<Plain>,
+    /// Of two products with rows between them: the first with its epilogue, and the rows. They make a kernel each where all of it
+    /// does not fit local memory.
+    pub(crate) parts: Option<[Vec<NodeId>; 2]>,
 }
 
 /// Regions of a graph.
@@ -244,7 +249,7 @@ impl Grow<'_> {
         if self.depth[n.index()] > MAX_VIEWS { self.materialise(v) } else { Ok(()) }
     }
     fn add(&mut self, n: NodeId) -> Result<(), FuseError> {
-        if self.may_join() && (self.is_inline(n) || self.join_any(n)) {
+        if self.may_join() && (self.is_inline(n) || self.join_any(n) || self.second_product(n)) {
             self.r.joined.push(n);
             return Ok(());
         }
@@ -328,6 +333,7 @@ impl Grow<'_> {
                         forced,
                         before,
                         plain: plain.clone(),
+                        parts: None,
                     });
                     self.r.state.region[n.index()] = Some(id);
                     self.depend(id, &[pull, memory].concat());
@@ -555,7 +561,14 @@ impl Grow<'_> {
 
 impl Default for Region {
     fn default() -> Region {
-        Region { members: vec![], closed: true, forced: false, before: Bits::default(), plain: None }
+        Region {
+            members: vec![],
+            closed: true,
+            forced: false,
+            before: Bits::default(),
+            plain: None,
+            parts: None,
+        }
     }
 }
 

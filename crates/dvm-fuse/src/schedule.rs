@@ -1,11 +1,13 @@
 //! From regions to a plan: final kernels, buffers, levels, and the reasons of the boundaries.
 
-use dvm_ir::plan::{Boundary, Buffer, BufferId, BufferKind, Call, KernelId, Level, PlanInput, PlanOutput};
+use dvm_ir::plan::{
+    Boundary, Buffer, BufferId, BufferKind, Call, KernelId, Level, PlanInput, PlanOutput, Split,
+};
 use dvm_ir::{DimTable, Graph, Kernel, NodeId, Op, Plan, ValueDef, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::FuseError;
-use crate::emit::{Built, Cx, build};
+use crate::emit::{Built, Cx, Fail, build};
 use crate::lower::Prim;
 use crate::regions::{Class, Regions};
 
@@ -14,6 +16,8 @@ struct Done {
     region: usize,
     built: Built,
     roots: Vec<ValueId>,
+    /// The kernels that do the same one after the other, where it can be split.
+    parts: Vec<Built>,
 }
 
 /// Makes the plan of a graph's regions.
@@ -28,7 +32,12 @@ pub(crate) fn schedule(p: &Prim, mut t: DimTable, r: &Regions) -> Result<Plan, F
     };
     s.inputs(&mut t);
     for d in &done {
-        s.call(p, &mut t, d);
+        let call = s.make_call(p, &mut t, &d.built);
+        s.plan.calls.push(call);
+    }
+    for (i, d) in done.iter().enumerate().filter(|(_, d)| !d.parts.is_empty()) {
+        let parts = d.parts.iter().map(|built| s.make_call(p, &mut t, built)).collect();
+        s.plan.splits.push(Split { call: i as u32, parts });
     }
     s.outputs(&mut t);
     levels(&mut s, r, &done);
@@ -54,14 +63,30 @@ fn kernels(p: &Prim, t: &mut DimTable, r: &Regions) -> Result<Vec<Done>, FuseErr
             continue;
         }
         let cx = &mut Cx { p, t, state: &r.state };
-        let built = build(cx, members, &roots).map_err(|fail| FuseError::Region {
+        let failed = |fail: Fail| FuseError::Region {
             nodes: members.iter().flat_map(|n| p.origin[n.index()].iter().copied()).collect(),
             reason: fail.to_string(),
-        })?;
+        };
+        let built = build(cx, members, &roots).map_err(failed)?;
+        let mut parts = vec![];
+        if let Some([first, rows]) = &r.all[i].parts {
+            let last: Vec<NodeId> =
+                members.iter().filter(|&n| !first.contains(n) && !rows.contains(n)).copied().collect();
+            let mut stored = roots.clone();
+            for part in [&last, rows, first] {
+                let own = |v: &ValueId| matches!(p.g.value(*v).def, ValueDef::Node(n) if part.contains(&n));
+                let roots: Vec<ValueId> = stored.iter().copied().filter(own).collect();
+                let built = build(cx, part, &roots).map_err(failed)?;
+                stored
+                    .extend(built.reads.iter().filter(|v| !stored.contains(v)).copied().collect::<Vec<_>>());
+                parts.push(built);
+            }
+            parts.reverse();
+        }
         for &v in &built.reads {
             need(p, r, v, &mut needed);
         }
-        done.push(Done { region: i, built, roots });
+        done.push(Done { region: i, built, roots, parts });
     }
     done.reverse();
     Ok(done)
@@ -145,15 +170,14 @@ impl Scheduler<'_> {
             });
         }
     }
-    fn call(&mut self, p: &Prim, t: &mut DimTable, d: &Done) {
-        let args = d.built.owners.iter().map(|&v| self.buffer(t, v)).collect();
+    fn make_call(&mut self, p: &Prim, t: &mut DimTable, built: &Built) -> Call {
+        let args = built.owners.iter().map(|&v| self.buffer(t, v)).collect();
         let next = KernelId::new(self.plan.kernels.len());
-        let kernel = *self.kernels.entry(d.built.kernel.clone()).or_insert(next);
+        let kernel = *self.kernels.entry(built.kernel.clone()).or_insert(next);
         if kernel == next {
-            self.plan.kernels.push(d.built.kernel.clone());
+            self.plan.kernels.push(built.kernel.clone());
         }
-        let mut nodes: Vec<NodeId> = d
-            .built
+        let mut nodes: Vec<NodeId> = built
             .nodes
             .iter()
             .flat_map(|n| &p.origin[n.index()])
@@ -162,7 +186,7 @@ impl Scheduler<'_> {
             .collect();
         nodes.sort_unstable();
         nodes.dedup();
-        self.plan.calls.push(Call { kernel, args, nodes });
+        Call { kernel, args, nodes }
     }
 }
 

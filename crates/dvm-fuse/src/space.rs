@@ -34,6 +34,8 @@ pub(crate) struct Space {
     /// Axes that must stay whole: the columns of a matmul (a tile of them is what makes it fast), the axis of a running sum
     /// or of an index of an extreme.
     pub(crate) whole: AxisSet,
+    /// The product of a left operand that is computed here; its columns are the last axis.
+    pub(crate) second: Option<ValueId>,
 }
 
 impl Splits {
@@ -119,10 +121,12 @@ fn scope(p: &Prim, state: &State, members: &[NodeId]) -> Vec<NodeId> {
 
 /// The value whose axes are the axes of the space.
 fn anchor(p: &Prim, class: &[Class], members: &[NodeId], roots: &[ValueId]) -> (ValueId, bool) {
+    if let Some(n) = members.iter().find(|n| class[n.index()] == Class::MatMul) {
+        return (p.g.nodes[n.index()].output, true);
+    }
     for &n in members {
         let node = &p.g.nodes[n.index()];
         match class[n.index()] {
-            Class::MatMul => return (node.output, true),
             Class::Reduce | Class::ArgReduce | Class::CumSum => return (node.inputs[0], true),
             _ => {}
         }
@@ -147,6 +151,7 @@ pub(crate) fn analyse(
         digits: FxHashMap::default(),
         count: 0,
         whole: AxisSet::EMPTY,
+        second: None,
     };
     let scope = scope(p, state, members);
     let (anchor, closed) = anchor(p, &state.class, members, roots);
@@ -170,6 +175,16 @@ pub(crate) fn analyse(
         partial.push(Some(if d == Dim::ONE { Digits::new() } else { digits }));
     }
     space.digits.insert(anchor, partial);
+    let mut products = members.iter().filter(|n| state.class[n.index()] == Class::MatMul);
+    if let Some(n) = products.nth(1) {
+        let v = p.g.nodes[n.index()].output;
+        let columns = p.g.shape(v).len() - 1;
+        let digits = space.axis(splits, p.g.shape(v)[columns]);
+        space.whole = digits.iter().fold(space.whole, |m, &a| m.or(AxisSet::one(usize::from(a))));
+        let entry = Space::entry(&mut space.digits, p, v);
+        entry[columns].get_or_insert(digits);
+        space.second = Some(v);
+    }
     for &v in roots {
         Space::entry(&mut space.digits, p, v);
     }
@@ -301,6 +316,17 @@ fn relate(t: &mut DimTable, p: &Prim, node: &Node, space: &mut Space) -> Result<
         Op::GatherElements { .. } => {
             for i in 0..to.len() {
                 changed |= tie(p, space, (node.inputs[1], i), (out, i));
+            }
+        }
+        // What is summed is tied by what lies between the two products.
+        Op::MatMul { .. } if space.second == Some(out) => {
+            let a = node.inputs[0];
+            let from = p.g.shape(a);
+            let lead = to.len().saturating_sub(from.len());
+            for i in 0..from.len() - 1 {
+                if from[i] != Dim::ONE && same(t, from[i], to[lead + i]) {
+                    changed |= tie(p, space, (a, i), (out, lead + i));
+                }
             }
         }
         Op::Reshape { .. } => {

@@ -291,9 +291,10 @@ fn encoder_layers() {
         x = g.push(Op::LayerNorm { axis: 2, eps: 1e-5 }, &[f, w, bias]);
     }
     assert_eq!(g.shape(x), vec![b, s, c8]);
-    // Nine a layer: projections, scores, softmax, values, out, norm, up, down, norm.
-    let p = g.done(&[x], 19, SB);
-    assert!(p.kernels.len() <= 10, "{} distinct kernels\n{p}", p.kernels.len());
+    // Seven a layer: projections, attention, out, norm, up, down, norm.
+    let p = g.done(&[x], 15, SB);
+    assert!(p.splits.iter().all(|s| s.parts.len() == 3) && p.splits.len() == 2, "{p}");
+    assert!(p.kernels.len() <= 11, "{} distinct kernels\n{p}", p.kernels.len());
 }
 
 #[test]
@@ -392,4 +393,49 @@ fn too_many_axes_are_an_error() {
     g.0.output("y", y);
     let e = dvm_fuse::plan(&g.0, &dvm_fuse::FuseOptions::default()).unwrap_err();
     assert_eq!(e.to_string(), "reduce: more than 24 axes");
+}
+
+/// What keeps two products with rows between them from being one kernel.
+#[test]
+fn attention_ends_where_others_read() {
+    let cases: [(&str, usize, usize); 6] = [
+        ("plain", 1, 1),
+        ("scores are an output", 0, 3),
+        ("rows are an output", 0, 3),
+        ("values depend on the scores", 0, 4),
+        ("rows are summed over the queries", 0, 3),
+        ("transposed rows", 0, 3),
+    ];
+    for (what, whole, kernels) in cases {
+        let mut g = graph("two_products");
+        let (b, s) = (g.1, g.2);
+        let c8 = g.c(8);
+        let q = g.input("q", &[b, s, c8]);
+        let k = g.input("k", &[b, c8, s]);
+        let mut v = g.input("v", &[b, s, c8]);
+        let scores = g.0.matmul(q, k).unwrap();
+        let axis = if what == "rows are summed over the queries" { 1 } else { 2 };
+        let mut outs = vec![];
+        if what == "values depend on the scores" {
+            let t = g.push(Op::Reduce { op: ReduceOp::Sum, axes: vec![2], keepdims: true }, &[scores]);
+            v = g.bin(BinaryOp::Add, v, t);
+        }
+        let p = g.push(Op::Softmax { axis }, &[scores]);
+        let o = match what {
+            "transposed rows" => g.push(Op::MatMul { trans_a: true, trans_b: false }, &[p, v]),
+            _ => g.0.matmul(p, v).unwrap(),
+        };
+        outs.push(o);
+        match what {
+            "scores are an output" => outs.push(scores),
+            "rows are an output" => outs.push(p),
+            _ => {}
+        }
+        for (i, &v) in outs.iter().enumerate() {
+            g.0.output(format!("o{i}"), v);
+        }
+        let p = check(&g.0, SB);
+        let found = p.kernels.iter().filter(|k| k.contraction().is_some()).count();
+        assert_eq!((found, p.calls.len()), (whole, kernels), "{what}\n{p}");
+    }
 }

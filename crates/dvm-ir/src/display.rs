@@ -99,6 +99,9 @@ impl<'a> DisplayKernel<'a> {
                 let (at_a, at_b) = (self.at(a_access, &ka), self.at(b_access, &kb));
                 format!("matmul ${a}[{at_a}], ${b}[{at_b}] for k < {}", dim(k))
             }
+            KOp::Contract { a, b, b_access } => {
+                format!("contract {a}, ${b}[{}]", self.at(b_access, &[]))
+            }
         }
     }
     fn at(&self, access: &Access, more: &[(String, Dim)]) -> String {
@@ -193,6 +196,12 @@ impl fmt::Display for Plan {
                     Some(call) => writeln!(f, "    call {c}: {}", DisplayCall { plan: self, call })?,
                     None => writeln!(f, "    call {c}: missing")?,
                 }
+            }
+        }
+        for s in &self.splits {
+            writeln!(f, "  call {} in parts", s.call)?;
+            for call in &s.parts {
+                writeln!(f, "    {}", DisplayCall { plan: self, call })?;
             }
         }
         for b in &self.boundaries {

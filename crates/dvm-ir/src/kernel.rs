@@ -197,6 +197,17 @@ pub enum KOp {
         /// Extent of k.
         k: Dim,
     },
+    /// `sum over k of a(.., m, k) * b(.., k, n)` where `a` is computed: the second product of an attention. At most one in a
+    /// kernel. Its last three axes are then m, k and n: a [`KOp::MatMul`] runs over (batch.., m, k) and its value lacks n, `a`
+    /// lacks n too and is broadcast along m and k where it lacks them, the result lacks k. Rounded as a matmul is.
+    Contract {
+        /// Left operand.
+        a: KValue,
+        /// Right operand index.
+        b: u32,
+        /// Its address over (batch.., m, k, n); the m stride is 0.
+        b_access: Access,
+    },
 }
 
 /// A value of a kernel body.
@@ -244,5 +255,19 @@ impl Kernel {
     #[must_use]
     pub fn matmul(&self) -> Option<&KOp> {
         self.body.first().map(|i| &i.op).filter(|o| matches!(o, KOp::MatMul { .. }))
+    }
+    /// The product of a computed left operand, if there is one.
+    #[must_use]
+    pub fn contraction(&self) -> Option<KValue> {
+        self.body.iter().position(|i| matches!(i.op, KOp::Contract { .. })).map(KValue::new)
+    }
+    /// Number of trailing axes that are rows and columns of products: 3 with a [`KOp::Contract`], 2 with a [`KOp::MatMul`] alone.
+    #[must_use]
+    pub fn matrix_axes(&self) -> usize {
+        match (self.contraction(), self.matmul()) {
+            (Some(_), _) => 3,
+            (None, Some(_)) => 2,
+            (None, None) => 0,
+        }
     }
 }

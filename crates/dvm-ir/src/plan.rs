@@ -49,6 +49,15 @@ pub struct Call {
     pub nodes: Vec<NodeId>,
 }
 
+/// What does the same as a call, bit for bit, in several: for shapes and machines where its kernel does not fit local memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// The call, as an index into [`Plan::calls`].
+    pub call: u32,
+    /// Calls that run one after the other instead.
+    pub parts: Vec<Call>,
+}
+
 /// Kernels that do not depend on each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Level {
@@ -125,6 +134,8 @@ pub struct Plan {
     pub levels: Vec<Level>,
     /// Limits in order of levels and calls, none of which share a call.
     pub limits: Vec<CoreLimit>,
+    /// Calls that may be made in parts, by rising call.
+    pub splits: Vec<Split>,
     /// Buffers.
     pub buffers: Vec<Buffer>,
     /// Constants, indexed by [`BufferKind::Const`].
@@ -140,6 +151,33 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// How a call may be made in parts.
+    #[must_use]
+    pub fn split_of(&self, call: u32) -> Option<&Split> {
+        self.splits.binary_search_by_key(&call, |s| s.call).ok().map(|i| &self.splits[i])
+    }
+
+    /// The same plan with every call in parts that may be.
+    #[must_use]
+    pub fn in_parts(&self) -> Plan {
+        let empty =
+            Plan { calls: vec![], levels: vec![], splits: vec![], boundaries: vec![], ..self.clone() };
+        let mut out = empty;
+        for level in &self.levels {
+            let first = out.levels.len();
+            for &c in &level.calls {
+                let whole = self.calls.get(c as usize).map_or(&[][..], std::slice::from_ref);
+                let parts = self.split_of(c).map_or(whole, |s| &s.parts);
+                out.levels.resize((first + parts.len()).max(out.levels.len()), Level::default());
+                for (i, part) in parts.iter().enumerate() {
+                    out.levels[first + i].calls.push(out.calls.len() as u32);
+                    out.calls.push(part.clone());
+                }
+            }
+        }
+        out
+    }
+
     /// Every dim that the plan needs the value of.
     #[must_use]
     pub fn mentioned_dims(&self) -> Vec<Dim> {
@@ -176,6 +214,7 @@ impl Kernel {
                     access(used, b_access);
                     used.extend([*a_k, *b_k, *k]);
                 }
+                KOp::Contract { b_access, .. } => access(used, b_access),
                 KOp::Const(_)
                 | KOp::Unary(..)
                 | KOp::Binary(..)

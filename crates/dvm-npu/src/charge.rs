@@ -27,21 +27,21 @@ impl CostKey {
     pub const fn of(op: Opcode) -> CostKey {
         use Opcode::{
             AccStore, AccToUb, Barrier, BindB, CompressStore, End, FillStore, GatherElems, GatherLoad, Load,
-            LoadA, LoadB, Mmad, Nop, ScatterElems, ScatterStore, Store, VAbs, VAcos, VAcosh, VAdd, VAll,
-            VAnd, VAny, VArgMax, VArgMin, VAsin, VAsinh, VAtan, VAtanh, VBroadcastX, VBroadcastY, VCast,
-            VCeil, VClamp, VClearPad, VCopy, VCos, VCosh, VCumSum, VDiv, VEq, VErf, VExp, VExp2, VExpm1,
-            VFill, VFloor, VFloorDiv, VFma, VFmod, VGe, VGt, VIota, VIsFinite, VIsInf, VIsNan, VLe, VLn,
-            VLog1p, VLog2, VLt, VMax, VMin, VMul, VNe, VNeg, VNot, VOr, VPow, VProd, VReciprocal, VRedMax,
-            VRedMin, VRem, VRemovePad, VRound, VRsqrt, VSelect, VShl, VShr, VSigmoid, VSign, VSin, VSinh,
-            VSortKv, VSqrt, VSub, VSum, VTan, VTanh, VTranspose, VTrunc, VView, VXor, ViewLoad, ViewStore,
-            XSet, XWait,
+            LoadA, LoadB, Mmad, Nop, PackA, ScatterElems, ScatterStore, Store, VAbs, VAcos, VAcosh, VAdd,
+            VAll, VAnd, VAny, VArgMax, VArgMin, VAsin, VAsinh, VAtan, VAtanh, VBroadcastX, VBroadcastY,
+            VCast, VCeil, VClamp, VClearPad, VCopy, VCos, VCosh, VCumSum, VDiv, VEq, VErf, VExp, VExp2,
+            VExpm1, VFill, VFloor, VFloorDiv, VFma, VFmod, VGe, VGt, VIota, VIsFinite, VIsInf, VIsNan, VLe,
+            VLn, VLog1p, VLog2, VLt, VMax, VMin, VMul, VNe, VNeg, VNot, VOr, VPow, VProd, VReciprocal,
+            VRedMax, VRedMin, VRem, VRemovePad, VRound, VRsqrt, VSelect, VShl, VShr, VSigmoid, VSign, VSin,
+            VSinh, VSortKv, VSqrt, VSub, VSum, VTan, VTanh, VTranspose, VTrunc, VView, VXor, ViewLoad,
+            ViewStore, XSet, XWait,
         };
         match op {
             End | Nop | Barrier | XSet | XWait | BindB => CostKey::Free,
             Load | Store | ViewLoad | ViewStore | GatherLoad | ScatterStore | FillStore | CompressStore
             | AccToUb | AccStore => CostKey::Rows,
             GatherElems | ScatterElems => CostKey::Elements,
-            LoadA | LoadB => CostKey::Pack,
+            LoadA | LoadB | PackA => CostKey::Pack,
             Mmad => CostKey::Product,
             VCopy | VCast | VFill | VIota | VView | VBroadcastX | VBroadcastY | VTranspose | VClearPad
             | VRemovePad => CostKey::Vector(Class::Move),
@@ -114,6 +114,8 @@ mod tests {
                 (Class::Dma, CostKey::Free | CostKey::Rows | CostKey::Elements | CostKey::Pack) => {}
                 // It moves a tile as a transfer does.
                 (Class::Move, CostKey::Rows) if op == Opcode::AccToUb => {}
+                // It packs as a load of an operand does.
+                (Class::Move, CostKey::Pack) if op == Opcode::PackA => {}
                 (class, CostKey::Vector(c)) if class == c => {
                     assert!(spec.costs.vector.line(c).is_some(), "{op:?}");
                 }

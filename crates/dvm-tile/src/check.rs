@@ -1,7 +1,7 @@
 //! The rules of the kernel form that everything else relies on to index safely. The full verifier is `dvm-ir`'s.
 
 use dvm_ir::Kernel;
-use dvm_ir::kernel::{Access, KOp};
+use dvm_ir::kernel::{Access, AxisSet, KOp};
 
 use crate::error::Fault;
 
@@ -35,6 +35,16 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), Fault> {
             }
             KOp::MatMul { a, a_access, b, b_access, .. } => {
                 i == 0 && axes >= 2 && known(*a) && known(*b) && fine(a_access) && fine(b_access)
+            }
+            KOp::Contract { a, b, b_access } => {
+                let lacks = |mask: AxisSet, axis: usize| !mask.has(axes - axis);
+                a.index() < i
+                    && axes >= 3
+                    && known(*b)
+                    && fine(b_access)
+                    && lacks(kernel.body[a.index()].mask, 1)
+                    && lacks(inst.mask, 2)
+                    && kernel.contraction().is_some_and(|c| c.index() == i)
             }
         };
         if !ok {

@@ -5,6 +5,7 @@ use dvm_ir::{DimValues, Kernel};
 use dvm_npu::MachineSpec;
 use smallvec::SmallVec;
 
+use crate::attention;
 use crate::cost::Model;
 use crate::cube::{self, Blocks, Pack};
 use crate::emit::{Emit, Emitted};
@@ -31,6 +32,8 @@ pub struct Scratch {
     placer: Placer,
     sync: Sync,
     legal: Legal,
+    /// The kernel at hand would be faster in parts.
+    slow: bool,
     /// Number of the kernel's operands.
     operands: u16,
     pub(crate) plan: crate::plan::PlanScratch,
@@ -47,6 +50,7 @@ impl Default for Scratch {
             placer: Placer::default(),
             sync: Sync::default(),
             legal: Legal::default(),
+            slow: false,
             operands: 0,
             plan: crate::plan::PlanScratch::default(),
             check: crate::CHECKS,
@@ -72,6 +76,8 @@ pub(crate) struct Unit {
     pub(crate) ring: u64,
     /// Relative cost of a tile.
     pub(crate) weight: u32,
+    /// The kernel's parts would be faster.
+    pub(crate) slow: bool,
 }
 
 /// Compiles a kernel for concrete dims: a template whose slots are the kernel's operands.
@@ -131,6 +137,7 @@ pub(crate) fn unit(
     // More operands than slots are an error of the check in `build`.
     s.operands = kernel.operands.len() as u16;
     s.legal = Legal::of(&spec.target);
+    s.slow = false;
     s.legal.check(&s.space)?;
     s.model.build(&s.space, spec, s.legal);
     let (blocks, phases, peak) = fitted(s, spec)?;
@@ -231,6 +238,17 @@ fn attempt_at(
     strict: bool,
 ) -> Result<(Option<Blocks>, u32), Fault> {
     let private = spec.target.async_pipes;
+    if let (Some(product), Some(contract)) = (s.space.product, s.space.contract) {
+        let fit = attention::choose(&mut s.space, &product, &contract, &s.model, spec, limit)?;
+        let mut e = Emit::new(&s.space, &mut s.emitted, private, s.legal);
+        attention::emit(&mut e, &product, &contract, &fit.blocks, spec)?;
+        s.slow = fit.slow;
+        return Ok((Some(fit.blocks), 1));
+    }
+    if let Some(c) = s.space.contract {
+        let what = "a product of rows that no product made";
+        return Err(Fault::Unsupported { value: c.value as usize, what });
+    }
     if let Some(product) = s.space.product {
         let blocks = cube::choose(&mut s.space, &product, &s.model, spec, limit)?;
         let mut e = Emit::new(&s.space, &mut s.emitted, private, s.legal);
@@ -276,8 +294,9 @@ fn assemble(
     };
     let parallel = extents(false);
     let seq = match &blocks {
-        Some(b) if b.k_count > 1 => vec![b.k_count],
-        Some(_) => vec![],
+        Some(b) if b.k_count > 1 && sp.contract.is_none() => vec![b.k_count],
+        Some(_) if sp.contract.is_none() => vec![],
+        Some(_) => extents(true),
         None => extents(true),
     };
     let mut phases: Vec<Phase> = (0..count)
@@ -318,9 +337,19 @@ fn assemble(
     let cores = u64::from(spec.target.cores);
     let tiles = parallel.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
     let cost = s.model.tile_ns(sp, &spec.costs, tiles.min(cores) as f64);
+    let n = sp.folds.len();
     let product_ns = blocks.as_ref().zip(sp.product).map_or(0.0, |(b, p)| {
-        let n = sp.folds.len();
-        f64::from(b.k_count) * spec.costs.cube.ns(p.dtype, sp.folds[n - 2].tile, sp.folds[n - 1].tile, b.k0)
+        let tile = |last: usize| sp.folds[n - last].tile;
+        let cube = &spec.costs.cube;
+        let steps = f64::from(b.k_count);
+        match &sp.contract {
+            None => steps * cube.ns(p.dtype, tile(2), tile(1), b.k0),
+            Some(c) => {
+                let first = steps * cube.ns(p.dtype, tile(3), tile(2), b.k0);
+                let walk = if sp.held { sp.folds[n - 3].count as f64 } else { 1.0 };
+                walk * (first + cube.ns(c.dtype, tile(3), tile(1), tile(2)))
+            }
+        }
     });
     let walks = sp.folds.iter().filter(|f| f.walked).fold(f64::from(count), |n, f| n * f.count as f64);
     let tile_ns = spec.costs.tile_ns + walks * cost.dma.max(cost.vector) + product_ns;
@@ -344,5 +373,5 @@ fn assemble(
     }
     let template = Template { name: kernel.name.clone(), kind, slots, parallel, phases };
     let ring = s.emitted.ring;
-    Ok(Unit { template, tiling, pack, ring, weight: (tile_ns as u32).max(1) })
+    Ok(Unit { template, tiling, pack, ring, weight: (tile_ns as u32).max(1), slow: s.slow })
 }

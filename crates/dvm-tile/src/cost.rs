@@ -282,7 +282,7 @@ impl Model {
                 vector(op, sp.vals[x as usize].dtype, sp.vals[x as usize].mask | needed(val, sp));
             }
             Node::CumSum { .. } => vector(Opcode::VCumSum, val.dtype, val.mask),
-            Node::MatMul => vector(Opcode::AccToUb, val.dtype, val.mask),
+            Node::MatMul | Node::Contract { .. } => vector(Opcode::AccToUb, val.dtype, val.mask),
             Node::Dead | Node::Alias(_) | Node::Imm(_) => {}
         }
     }
@@ -357,13 +357,15 @@ pub(crate) fn needed(val: &Val, sp: &Space) -> Mask {
         Node::ArgReduce { x, fold, .. } | Node::CumSum { x, fold, .. } => {
             sp.vals[x as usize].mask | 1 << fold
         }
+        // Rows and what is summed.
+        Node::Contract { x } => sp.vals[x as usize].mask | 0b11 << (sp.folds.len().max(3) - 3),
         _ => 0,
     }
 }
 
 /// Whether a value's buffer is that of a transfer, where pipes are asynchronous.
 fn kept(sp: &Space, v: u32) -> bool {
-    let moved = matches!(sp.vals[v as usize].node, Node::Load { .. } | Node::MatMul);
+    let moved = matches!(sp.vals[v as usize].node, Node::Load { .. } | Node::MatMul | Node::Contract { .. });
     let computed = !matches!(sp.vals[v as usize].node, Node::Dead | Node::Imm(_) | Node::Alias(_));
     moved || (computed && sp.stores.iter().any(|s| s.value == v))
 }

@@ -14,7 +14,7 @@ use dvm_npu::MachineSpec;
 use crate::cost::Model;
 use crate::emit::Emit;
 use crate::error::Fault;
-use crate::space::{Node, Product, Space, Stored, Val};
+use crate::space::{Node, Space, Stored, Val};
 use crate::{tile, vector};
 
 /// Longest block of k that is preferred: one panel of the right operand then stays in the first-level cache.
@@ -40,6 +40,25 @@ impl Pack {
         let Matrices { batch, k, n, .. } = self.matrices;
         layout::panels_bytes(elem, batch, k, n, self.nr)
     }
+}
+
+/// The matrix product of a cube kernel. Its folds are (batch.., m, n).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub(crate) a: u16,
+    pub(crate) a_access: u32,
+    /// Bytes along k.
+    pub(crate) a_k: i64,
+    pub(crate) b: u16,
+    pub(crate) b_access: u32,
+    pub(crate) b_k: i64,
+    pub(crate) k: u64,
+    /// Dtype of the operands.
+    pub(crate) dtype: DType,
+    /// Right operand may be packed once.
+    pub(crate) packable: bool,
+    /// Elements of the right operand's buffer.
+    pub(crate) b_len: u64,
 }
 
 /// Blocks of a product.
@@ -297,7 +316,7 @@ impl Search<'_> {
 }
 
 /// `total` in `parts` pieces of whole panels.
-fn block(total: u64, parts: u64, panel: u64) -> u64 {
+pub(crate) fn block(total: u64, parts: u64, panel: u64) -> u64 {
     total.div_ceil(parts.max(1)).next_multiple_of(panel).min(total)
 }
 

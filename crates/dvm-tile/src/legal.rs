@@ -78,6 +78,9 @@ impl Legal {
         if let Some(p) = &sp.product {
             need(Opcode::Mmad, p.dtype, true);
         }
+        if let Some(c) = &sp.contract {
+            need(Opcode::Mmad, c.dtype, true);
+        }
         if lacks.is_empty() { Ok(()) } else { Err(Fault::Illegal { lacks }) }
     }
 }

@@ -1,11 +1,12 @@
 //! A plan at concrete dims -> one program.
 //!
-//! Each distinct kernel is compiled once; its calls become units that differ in their slots. Every level is a step.
+//! Each distinct kernel is compiled once; its calls become units that differ in their slots. Every level is a step. A call whose
+//! kernel does not fit, or not well, is made in the parts that the plan has for it, each a step of its own.
 //! Intermediates share one workspace argument: a buffer lives from the level that stores it to the last that loads it.
 
 use dvm_bc::layout::Matrices;
 use dvm_bc::{Arg, CoreLimit, Layout, Program, Role, Step, Template, Unit};
-use dvm_ir::plan::{BufferKind, KernelId};
+use dvm_ir::plan::{BufferKind, Call, KernelId};
 use dvm_ir::{DimValues, Plan};
 use dvm_npu::MachineSpec;
 
@@ -64,8 +65,32 @@ struct Known {
     pack: Option<(u16, Pack)>,
     /// Its last slot is bound to the ring.
     ring: bool,
+    /// Its calls are made in parts.
+    parts: bool,
     /// Its entries in `wrote`.
     wrote: (u32, u32),
+}
+
+/// A call of the program: one of the plan, or a part of one.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    call: u32,
+    /// Number of the part, [`NONE`] for the whole call.
+    part: u32,
+    step: u32,
+    /// Its limit of cores, [`NONE`] without one.
+    limit: u32,
+}
+
+impl Made {
+    fn call(self, plan: &Plan) -> &Call {
+        let part = |s| plan_part(s, self.part);
+        plan.split_of(self.call).and_then(part).unwrap_or(&plan.calls[self.call as usize])
+    }
+}
+
+fn plan_part(split: &dvm_ir::plan::Split, part: u32) -> Option<&Call> {
+    split.parts.get(part as usize)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +110,10 @@ pub(crate) struct PlanScratch {
     /// Packed constants, and for each constant the last of them.
     packs: Vec<Packed>,
     packs_of: Vec<u32>,
-    /// Per call: the argument of its packed operand.
+    /// Calls in the order of their steps, and how many of those there are.
+    made: Vec<Made>,
+    steps: u32,
+    /// Per call made: the argument of its packed operand.
     packed_arg: Vec<u32>,
     holes: Vec<Hole>,
     order: Vec<u32>,
@@ -182,18 +210,16 @@ impl<'a> Builder<'a> {
         self.buffers()?;
         let workspace = self.workspace()?;
         self.arguments(workspace)?;
-        let mut steps = Vec::with_capacity(plan.levels.len());
-        let mut limited = plan.limits.iter().peekable();
-        for (number, level) in plan.levels.iter().enumerate() {
-            let mut units = Vec::with_capacity(level.calls.len());
-            let (mut limits, mut last_limit): (Vec<CoreLimit>, _) = (Vec::new(), None);
-            for (position, &c) in level.calls.iter().enumerate() {
-                let limit = limited.peek().filter(|l| l.level as usize == number).copied();
-                let within = limit.filter(|l| l.first as usize <= position);
-                if within.is_some_and(|l| position + 1 == (l.first + l.calls) as usize) {
-                    limited.next();
-                }
-                let call = &plan.calls[c as usize];
+        let mut steps = Vec::with_capacity(self.s.steps as usize);
+        let mut made = 0..0;
+        while made.end < self.s.made.len() {
+            let step = self.s.made[made.end].step;
+            let next = self.s.made[made.end..].iter().take_while(|m| m.step == step).count();
+            made = made.end..made.end + next;
+            let mut units = Vec::with_capacity(next);
+            let (mut limits, mut last_limit): (Vec<CoreLimit>, u32) = (Vec::new(), NONE);
+            for c in made.clone() {
+                let call = self.s.made[c].call(plan);
                 let known = self.s.known[call.kernel.index()];
                 if known.template == NONE {
                     continue;
@@ -201,20 +227,21 @@ impl<'a> Builder<'a> {
                 let slot = |(i, b): (usize, &dvm_ir::plan::BufferId)| {
                     let place = &self.s.buffers[b.index()];
                     match known.pack {
-                        Some((slot, _)) if usize::from(slot) == i => (self.s.packed_arg[c as usize], 0),
+                        Some((slot, _)) if usize::from(slot) == i => (self.s.packed_arg[c], 0),
                         _ => (place.arg, place.offset),
                     }
                 };
                 let ring = known.ring.then_some((self.ring.1, 0));
                 let slots = call.args.iter().enumerate().map(slot).chain(ring).collect();
-                if let Some(l) = within {
+                let limit = self.s.made[c].limit;
+                if let Some(l) = plan.limits.get(limit as usize) {
                     let (first, cores) = (units.len() as u32, l.cores.min(self.spec.target.cores).max(1));
                     // Calls that store nothing have no unit.
-                    match limits.last_mut().filter(|_| last_limit == Some(l.first)) {
+                    match limits.last_mut().filter(|_| last_limit == limit) {
                         Some(same) => same.units += 1,
                         None => limits.push(CoreLimit { first, units: 1, cores }),
                     }
-                    last_limit = Some(l.first);
+                    last_limit = limit;
                 }
                 units.push(Unit { template: known.template, slots, weight: known.weight });
             }
@@ -249,38 +276,89 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Compiles the kernels that are called.
+    /// Compiles the kernels that are called, and lists the calls by steps.
     fn kernels(&mut self) -> Result<(), TileError> {
+        let plan = self.plan;
         self.s.known.clear();
-        self.s.known.resize(self.plan.kernels.len(), Known { template: NONE, ..Known::default() });
+        self.s.known.resize(plan.kernels.len(), Known { template: NONE, ..Known::default() });
         self.s.wrote.clear();
-        for call in &self.plan.calls {
-            let k = call.kernel.index();
-            if self.s.known[k].compiled {
-                continue;
+        self.s.made.clear();
+        self.s.steps = 0;
+        let mut limited = plan.limits.iter().enumerate().peekable();
+        for (number, level) in plan.levels.iter().enumerate() {
+            let (first, begin) = (self.s.steps, self.s.made.len());
+            let mut split = false;
+            for (position, &c) in level.calls.iter().enumerate() {
+                let mut limit = NONE;
+                if let Some(&(i, l)) = limited.peek()
+                    && l.level as usize == number
+                    && l.first as usize <= position
+                {
+                    limit = i as u32;
+                    if position + 1 == (l.first + l.calls) as usize {
+                        limited.next();
+                    }
+                }
+                let parts = plan.split_of(c);
+                self.kernel(plan.calls[c as usize].kernel, parts.is_some())?;
+                let mut made = Made { call: c, part: NONE, step: first, limit };
+                let Some(parts) = parts.filter(|_| self.s.known[plan.calls[c as usize].kernel.index()].parts)
+                else {
+                    self.s.made.push(made);
+                    continue;
+                };
+                split = true;
+                for (i, call) in parts.parts.iter().enumerate() {
+                    self.kernel(call.kernel, false)?;
+                    (made.part, made.step) = (i as u32, first + i as u32);
+                    self.s.made.push(made);
+                }
             }
-            let kernel = &self.plan.kernels[k];
-            let from = self.s.wrote.len() as u32;
-            let wrote = &mut self.s.wrote;
-            let mut note = |slot, bytes| wrote.push((slot, bytes));
-            let unit = compile::unit(kernel, self.dims, self.spec, self.scratch, &mut note)
-                .map_err(|f| TileError::kernel(&kernel.name, f))?;
-            let mut known = Known { compiled: true, template: NONE, ..Known::default() };
-            known.wrote = (from, self.s.wrote.len() as u32);
-            if let Some(mut u) = unit {
-                // Kernels of a plan may share a name, templates of a program may not.
-                u.template.name = format!("{}.{}", kernel.name, call.kernel);
-                known.template = self.templates.len() as u32;
-                known.weight = u.weight;
-                known.pack = u.pack;
-                known.ring = u.ring > 0;
-                self.ring.0 = self.ring.0.max(u.ring);
-                self.templates.push(u.template);
-                self.tilings.push(u.tiling);
-                self.kernel_ids.push(call.kernel);
+            let made = &mut self.s.made[begin..];
+            if split {
+                made.sort_by_key(|m| m.step);
             }
-            self.s.known[k] = known;
+            self.s.steps = made.last().map_or(first, |m| m.step + 1);
         }
+        Ok(())
+    }
+
+    /// Compiles a kernel unless it is known; one that can be made in parts need not fit.
+    fn kernel(&mut self, id: KernelId, can_split: bool) -> Result<(), TileError> {
+        let k = id.index();
+        if self.s.known[k].compiled {
+            return Ok(());
+        }
+        let kernel = &self.plan.kernels[k];
+        let from = self.s.wrote.len() as u32;
+        let wrote = &mut self.s.wrote;
+        let mut note = |slot, bytes| wrote.push((slot, bytes));
+        let mut known = Known { compiled: true, template: NONE, ..Known::default() };
+        let unit = match compile::unit(kernel, self.dims, self.spec, self.scratch, &mut note) {
+            Ok(Some(u)) if can_split && u.slow => {
+                known.parts = true;
+                None
+            }
+            Err(_) if can_split => {
+                known.parts = true;
+                None
+            }
+            unit => unit.map_err(|f| TileError::kernel(&kernel.name, f))?,
+        };
+        known.wrote = (from, self.s.wrote.len() as u32);
+        if let Some(mut u) = unit {
+            // Kernels of a plan may share a name, templates of a program may not.
+            u.template.name = format!("{}.{id}", kernel.name);
+            known.template = self.templates.len() as u32;
+            known.weight = u.weight;
+            known.pack = u.pack;
+            known.ring = u.ring > 0;
+            self.ring.0 = self.ring.0.max(u.ring);
+            self.templates.push(u.template);
+            self.tilings.push(u.tiling);
+            self.kernel_ids.push(id);
+        }
+        self.s.known[k] = known;
         Ok(())
     }
 
@@ -297,25 +375,23 @@ impl<'a> Builder<'a> {
             let place = Place { bytes, first: 0, last: 0, arg: NONE, offset: 0, stored: 0, covered: false };
             self.s.buffers.push(place);
         }
-        for (l, level) in self.plan.levels.iter().enumerate() {
-            for &c in &level.calls {
-                let call = &self.plan.calls[c as usize];
-                let known = self.s.known[call.kernel.index()];
-                if known.template == NONE {
-                    continue;
-                }
-                let at = l as u32 + 1;
-                for b in &call.args {
-                    let p = &mut self.s.buffers[b.index()];
-                    p.first = if p.first == 0 { at } else { p.first };
-                    p.last = at;
-                }
-                for i in known.wrote.0..known.wrote.1 {
-                    let (slot, bytes) = self.s.wrote[i as usize];
-                    let p = &mut self.s.buffers[call.args[usize::from(slot)].index()];
-                    p.stored = p.stored.saturating_add(bytes);
-                    p.covered |= bytes == p.bytes;
-                }
+        for m in &self.s.made {
+            let call = m.call(self.plan);
+            let known = self.s.known[call.kernel.index()];
+            if known.template == NONE {
+                continue;
+            }
+            let at = m.step + 1;
+            for b in &call.args {
+                let p = &mut self.s.buffers[b.index()];
+                p.first = if p.first == 0 { at } else { p.first };
+                p.last = at;
+            }
+            for i in known.wrote.0..known.wrote.1 {
+                let (slot, bytes) = self.s.wrote[i as usize];
+                let p = &mut self.s.buffers[call.args[usize::from(slot)].index()];
+                p.stored = p.stored.saturating_add(bytes);
+                p.covered |= bytes == p.bytes;
             }
         }
         Ok(())
@@ -401,8 +477,9 @@ impl<'a> Builder<'a> {
         self.s.packs_of.clear();
         self.s.packs_of.resize(plan.constants.len(), NONE);
         self.s.packed_arg.clear();
-        self.s.packed_arg.resize(plan.calls.len(), NONE);
-        for (c, call) in plan.calls.iter().enumerate() {
+        self.s.packed_arg.resize(self.s.made.len(), NONE);
+        for c in 0..self.s.made.len() {
+            let call = self.s.made[c].call(plan);
             let known = self.s.known[call.kernel.index()];
             if known.template == NONE {
                 continue;

@@ -95,7 +95,8 @@ pub struct Tiling {
     pub kernel: String,
     /// Kind of unit.
     pub kind: Kind,
-    /// Folds, outermost first; the last two of a matrix product are its rows and columns.
+    /// Folds, outermost first; the last two of a matrix product are its rows and columns, the last three of two products the
+    /// rows, the columns of the first and the columns of the second.
     pub folds: Vec<FoldTiling>,
     /// Inner extent of a matrix product and its block.
     pub k: Option<(u64, u32)>,
@@ -145,6 +146,7 @@ impl Tiling {
             KOp::ArgReduce { .. } => "argmin",
             KOp::CumSum { .. } => "cumsum",
             KOp::MatMul { .. } => "matmul",
+            KOp::Contract { .. } => "contract",
         };
         Some(format!("{} {name}", KValue(v)))
     }

@@ -4,7 +4,7 @@ use dvm_bc::{Loop, MAX_LOOPS, Mem, Mode, Size, Strides};
 use smallvec::SmallVec;
 
 use crate::error::Fault;
-use crate::space::{Fold, Mask, NONE, Space, bits};
+use crate::space::{Fold, Mask, NONE, Space};
 
 /// Folds of a tile, outermost first.
 pub(crate) type Dims = SmallVec<[u8; 8]>;
@@ -126,4 +126,29 @@ pub(crate) fn mode(have: Mask, dims: &[u8], at: usize) -> Option<Mode> {
     } else {
         None
     }
+}
+
+/// The set bits of a mask, lowest first.
+#[derive(Clone)]
+pub(crate) struct Bits(Mask);
+
+impl Iterator for Bits {
+    type Item = usize;
+    fn next(&mut self) -> Option<usize> {
+        let i = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (i < Mask::BITS).then_some(i as usize)
+    }
+}
+impl DoubleEndedIterator for Bits {
+    fn next_back(&mut self) -> Option<usize> {
+        let i = self.0.checked_ilog2()?;
+        self.0 ^= 1 << i;
+        Some(i as usize)
+    }
+}
+
+/// Positions of the set bits, rising.
+pub(crate) fn bits(mask: Mask) -> Bits {
+    Bits(mask)
 }

@@ -9,9 +9,12 @@ use dvm_ir::kernel::{Access, AxisSet, KOp, KReduce, MAX_AXES};
 use dvm_ir::{Dim, DimValues, Kernel, Scalar};
 use smallvec::SmallVec;
 
+use crate::attention::Contract;
 use crate::check::check;
+use crate::cube::Product;
 use crate::error::Fault;
 use crate::lower::{self, Lowered};
+pub(crate) use crate::shape::bits;
 
 /// A set of folds.
 pub(crate) type Mask = u32;
@@ -95,6 +98,10 @@ pub(crate) enum Node {
         reverse: bool,
     },
     MatMul,
+    /// The product of a computed left operand.
+    Contract {
+        x: u32,
+    },
 }
 
 /// A value of the body.
@@ -124,6 +131,7 @@ impl Val {
             | Node::Alias(x)
             | Node::Unary(_, x, _)
             | Node::Cast(x)
+            | Node::Contract { x }
             | Node::Reduce { x, .. }
             | Node::ArgReduce { x, .. }
             | Node::CumSum { x, .. } => SmallVec::from_slice(&[x]),
@@ -143,25 +151,6 @@ pub(crate) struct Stored {
     pub(crate) mask: Mask,
 }
 
-/// The matrix product of a cube kernel. Its folds are (batch.., m, n).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Product {
-    pub(crate) a: u16,
-    pub(crate) a_access: u32,
-    /// Bytes along k.
-    pub(crate) a_k: i64,
-    pub(crate) b: u16,
-    pub(crate) b_access: u32,
-    pub(crate) b_k: i64,
-    pub(crate) k: u64,
-    /// Dtype of the operands.
-    pub(crate) dtype: DType,
-    /// Right operand may be packed once.
-    pub(crate) packable: bool,
-    /// Elements of the right operand's buffer.
-    pub(crate) b_len: u64,
-}
-
 /// A kernel at concrete dims. Reused from kernel to kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
@@ -169,6 +158,9 @@ pub(crate) struct Space {
     pub(crate) vals: Vec<Val>,
     pub(crate) stores: Vec<Stored>,
     pub(crate) product: Option<Product>,
+    pub(crate) contract: Option<Contract>,
+    /// One tile walks the rows of two products, whose right operands stay packed.
+    pub(crate) held: bool,
     /// Byte offset per access.
     pub(crate) offsets: Vec<i64>,
     /// Byte strides, a row of `folds.len()` per access.
@@ -255,6 +247,8 @@ impl Space {
         self.vals.clear();
         self.stores.clear();
         self.product = None;
+        self.contract = None;
+        self.held = false;
         self.offsets.clear();
         self.strides.clear();
         self.raw.clear();
@@ -269,7 +263,10 @@ impl Space {
             return Err(Fault::Extents { what: "kernel", found: kernel.axes.len(), most: MAX_AXES });
         }
         let mut empty = AxisSet::EMPTY;
-        let matrix = if kernel.matmul().is_some() { kernel.axes.len().saturating_sub(2) } else { usize::MAX };
+        let matrix = match kernel.matrix_axes() {
+            0 => usize::MAX,
+            n => kernel.axes.len().saturating_sub(n),
+        };
         for (i, &d) in kernel.axes.iter().enumerate() {
             let n = dims.extent(d, "an axis")?;
             self.extents.push(n);
@@ -353,6 +350,11 @@ impl Space {
                     0 => Node::Imm(0),
                     _ => Node::MatMul,
                 },
+                // `check` has seen three axes.
+                KOp::Contract { a, .. } => match self.extents[kernel.axes.len() - 2] {
+                    0 => Node::Imm(0),
+                    _ => Node::Contract { x: at(*a) },
+                },
             };
             self.vals.push(Val { node, dtype, mask: 0, axes: inst.mask, uses: 0 });
         }
@@ -425,6 +427,14 @@ impl Space {
                         b_len: dims.extent(operand.len, "an operand's length")?,
                     });
                 }
+                (KOp::Contract { b, b_access, .. }, Node::Contract { x }) => {
+                    let dtype = self.vals[x as usize].dtype;
+                    if layout::acc_dtype(dtype).is_none() {
+                        return Err(Fault::Unsupported { value: i, what: "a matrix product of bool" });
+                    }
+                    let b_access = self.access(b_access, v, i64::from(dtype.size()), dims)?;
+                    self.contract = Some(Contract { value: v, b: *b as u16, b_access, dtype });
+                }
                 _ => {}
             }
         }
@@ -451,13 +461,17 @@ impl Space {
 
     /// Joins adjacent axes that every access and every reduction treats alike.
     fn fold(&mut self, kernel: &Kernel) {
-        let matmul = self.product.is_some();
+        // Rows and columns of products that are there.
+        let matrix = match (&self.contract, &self.product) {
+            (None, None) => 0,
+            _ => kernel.matrix_axes(),
+        };
         let n = self.kept.len();
         let mut inner: SmallVec<[u8; MAX_AXES]> = SmallVec::new();
         for j in 0..n {
             let axis = usize::from(self.kept[j]);
             let extent = self.extents[axis];
-            let joins = j > 0 && !(matmul && j + 1 == n) && {
+            let joins = j > 0 && j + matrix.saturating_sub(1) < n && {
                 let before = usize::from(self.kept[j - 1]);
                 let alike = self.raw.chunks_exact(n).all(|row| {
                     i64::try_from(extent).ok().and_then(|e| row[j].checked_mul(e)) == Some(row[j - 1])
@@ -559,6 +573,11 @@ impl Space {
                     (Node::CumSum { x, fold, exclusive, reverse }, of(x) | 1 << fold)
                 }
                 Node::MatMul => (Node::MatMul, declared() & self.select(|f| f.n > 1)),
+                Node::Contract { x } => {
+                    let summed = AxisSet::one(kernel.axes.len() - 2);
+                    walked |= self.folds_of(summed);
+                    (Node::Contract { x }, declared() & self.select(|f| f.n > 1))
+                }
             };
             self.vals[i].node = node;
             self.vals[i].mask = mask;
@@ -591,29 +610,4 @@ impl Space {
             .enumerate()
             .fold(0, |m, (i, (&s, f))| m | Mask::from(s != 0 && f.n > 1) << i)
     }
-}
-
-/// The set bits of a mask, lowest first.
-#[derive(Clone)]
-pub(crate) struct Bits(Mask);
-
-impl Iterator for Bits {
-    type Item = usize;
-    fn next(&mut self) -> Option<usize> {
-        let i = self.0.trailing_zeros();
-        self.0 &= self.0.wrapping_sub(1);
-        (i < Mask::BITS).then_some(i as usize)
-    }
-}
-impl DoubleEndedIterator for Bits {
-    fn next_back(&mut self) -> Option<usize> {
-        let i = self.0.checked_ilog2()?;
-        self.0 ^= 1 << i;
-        Some(i as usize)
-    }
-}
-
-/// Positions of the set bits, rising.
-pub(crate) fn bits(mask: Mask) -> Bits {
-    Bits(mask)
 }

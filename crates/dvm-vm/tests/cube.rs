@@ -243,3 +243,96 @@ fn tiles_with_epilogue() {
         }
     }
 }
+
+/// The left operand is computed: packed from some columns of a tile, and multiplied where it is only if nobody writes there before.
+#[test]
+fn left_operand_in_vector_memory() {
+    for (m, nn, k, wide) in [(1, 1, 1, 1), (7, 17, 5, 9), (13, 20, 40, 40), (6, 16, 600, 600)] {
+        for (dtype, acc) in
+            [(F32, F32), (DType::F16, F32), (DType::F64, DType::F64), (DType::I16, DType::I32)]
+        {
+            for (overwritten, twice) in [(false, false), (true, false), (false, true)] {
+                let s = i64::from(dtype.size());
+                let mut rng = Rng((m + k) as u64);
+                let mut small = |_| stored(dtype, V::I(rng.below(9) as i128 - 4));
+                let a = array(dtype, m * wide, &mut small);
+                let b = array(dtype, k * nn, &mut small);
+                let mut l = Locals::default();
+                let room = |x: usize, w: usize| x.next_multiple_of(w) * k * 8;
+                let (pa, pb) = (l.take(Space::PanelA, room(m, 6)), l.take(Space::PanelB, room(nn, 16)));
+                let (x, y) = (l.ub(m * wide * 8), l.ub(m * wide * 8));
+                let (c, t) = (l.take(Space::Acc, m * nn * 8), l.ub(m * nn * 8));
+                let hints = Hints::default();
+                let (rows, cols, row) = (n(m), n(wide), nn as i64 * s);
+                let mut body = vec![
+                    load(dtype, x, mem(0, 0, &[]), rows, cols, wide as i64 * s),
+                    Inst::new(Opcode::VAdd, dtype, Binary { dst: y, a: full(x), b: full(x), rows, cols }),
+                    Inst::new(
+                        Opcode::PackA,
+                        dtype,
+                        PackA { dst: pa, src: y, m: rows, k: n(k), pitch: wide as u64 },
+                    ),
+                    Inst::new(
+                        Opcode::LoadB,
+                        dtype,
+                        LoadB {
+                            dst: pb,
+                            src: mem(1, 0, &[]),
+                            k: n(k),
+                            n: n(nn),
+                            row_stride: row,
+                            col_stride: s,
+                            hints,
+                        },
+                    ),
+                ];
+                let mut product = |init| {
+                    let o = Mmad { acc: c, a: pa, b: pb, m: rows, n: n(nn), k: n(k), init };
+                    body.push(Inst::new(Opcode::Mmad, dtype, o));
+                    if overwritten || twice {
+                        body.push(Inst::new(
+                            Opcode::VCopy,
+                            dtype,
+                            Unary { dst: y, src: full(x), rows, cols },
+                        ));
+                    }
+                };
+                product(Init::Always);
+                if twice {
+                    product(Init::Accumulate);
+                }
+                if overwritten {
+                    // Behind the packing, before the product.
+                    body.swap(4, 5);
+                }
+                body.push(Inst::new(
+                    Opcode::AccToUb,
+                    F32,
+                    AccToUb { dst: t, acc: c, from: acc, m: rows, n: n(nn) },
+                ));
+                body.push(store(F32, mem(2, 0, &[]), t, n(1), n(m * nn), 0));
+                let args = [
+                    (Role::Input, dtype, m * wide),
+                    (Role::Input, dtype, k * nn),
+                    (Role::Output, F32, m * nn),
+                ];
+                let phases = vec![phase(&[], &[(Place::Body, &body)])];
+                for (elide, isa) in [(false, Isa::Portable), (true, Isa::detect())] {
+                    let mut options = BuildOptions::default();
+                    (options.elide, options.isa) = (elide, isa);
+                    let got = run(program(&args, &[], phases.clone()), &options, &[&a, &b]).remove(0);
+                    for (i, j) in (0..m).flat_map(|i| (0..nn).map(move |j| (i, j))) {
+                        let one: f64 = (0..k)
+                            .map(|q| {
+                                read(dtype, a.get(), i * wide + q).f() * read(dtype, b.get(), q * nn + j).f()
+                            })
+                            .sum();
+                        let want = one * if twice { 4.0 } else { 2.0 };
+                        let have = read(F32, got.get(), i * nn + j).f();
+                        assert_eq!(have, want, "{dtype} {m}x{nn}x{k} {overwritten} {twice} at {i}, {j}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@ use super::tile::Cx;
 use super::value::Value::{self, F32, F64, Int};
 use super::{Address, Bound, Fault};
 use crate::layout::{acc_dtype, panel_elem_bytes};
-use crate::{AccStore, BindB, DType, LoadA, LoadB, Local, Mmad, Size};
+use crate::{AccStore, BindB, DType, LoadA, LoadB, Local, Mmad, PackA, Size};
 
 /// A matrix in an argument, as lines (rows of a left operand, columns of a right one) and steps along k.
 struct Lines {
@@ -86,6 +86,14 @@ impl Cx<'_> {
         let stride = (o.col_stride, o.row_stride);
         let lines = Lines { lines: o.n, k: o.k, stride, width: self.nr() };
         let src = self.mem(&o.src)?;
+        self.pack(o.dst, src, &lines)
+    }
+
+    pub(super) fn exec_pack_a(&mut self, o: &PackA) -> Result<(), Fault> {
+        let size = i64::from(self.inst.dtype.size());
+        let pitch = size.saturating_mul(i64::try_from(o.pitch).unwrap_or(i64::MAX));
+        let lines = Lines { lines: o.m, k: o.k, stride: (pitch, size), width: self.mr() };
+        let src = self.local(o.src);
         self.pack(o.dst, src, &lines)
     }
 

@@ -5,7 +5,7 @@ use crate::layout::{acc_dtype, sum_dtype};
 use crate::{
     AccStore, AccToUb, ArgReduce, Binary, BindB, Cast, ClearPad, CompressStore, CumSum, DType, Fill,
     FillStore, Form, GatherElems, GatherLoad, Hints, Init, Inst, Iota, Kind, Layout, Load, LoadA, LoadB,
-    LocalView, Loop, Loops, Mem, Mmad, OnPipe, Opcode, Operands, Pipe, Place, Reduce, RemovePad,
+    LocalView, Loop, Loops, Mem, Mmad, OnPipe, Opcode, Operands, PackA, Pipe, Place, Reduce, RemovePad,
     ScatterElems, ScatterStore, Shape, Size, SortKv, Src, Store, Ternary, Unary, ViewLoad, ViewStore,
 };
 
@@ -336,7 +336,14 @@ impl Builder<'_, '_, '_> {
                 return Some(key);
             }
             Form::Reduce | Form::ArgReduce | Form::CumSum => return self.reduce(op, dtype, rows, cols),
-            Form::LoadA | Form::LoadB | Form::BindB | Form::Mmad | Form::AccToUb | Form::AccStore => {
+            Form::PackA if self.target.separate_cube() => return None,
+            Form::LoadA
+            | Form::LoadB
+            | Form::PackA
+            | Form::BindB
+            | Form::Mmad
+            | Form::AccToUb
+            | Form::AccStore => {
                 return self.product(op, dtype, rows, cols);
             }
             Form::OnPipe => {
@@ -455,11 +462,18 @@ impl Builder<'_, '_, '_> {
         };
         self.kind = Kind::Mix;
         let [a, b, acc] = self.product_memory(input, m, n, k, bound)?;
-        let p = self.pattern(input, &[m, k], false, false);
-        let (src, s) = self.slot(input, p, false)?;
-        let hints = self.hints(true);
-        let load = LoadA { dst: a, src, m, k, row_stride: s[0], col_stride: s[1], hints };
-        self.emit(Opcode::LoadA, input, load);
+        if op == Opcode::PackA || (!self.target.separate_cube() && self.dice.chance(1, 4)) {
+            // Some of the columns of a wider tile, where they are not ragged.
+            let wide = if k.extent.is_some() { k } else { Size::fixed(k.body + self.dice.below(3) as u32) };
+            let src = self.have(input, m, wide)?.local;
+            self.emit(Opcode::PackA, input, PackA { dst: a, src, m, k, pitch: wide.body.into() });
+        } else {
+            let p = self.pattern(input, &[m, k], false, false);
+            let (src, s) = self.slot(input, p, false)?;
+            let hints = self.hints(true);
+            let load = LoadA { dst: a, src, m, k, row_stride: s[0], col_stride: s[1], hints };
+            self.emit(Opcode::LoadA, input, load);
+        }
         if bound {
             self.bind(input, b, k, n)?;
         } else {

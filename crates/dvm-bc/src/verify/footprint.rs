@@ -325,6 +325,18 @@ pub(super) fn uses(inst: &Inst, target: &Target, sink: &mut impl Sink) {
                 packing: Packing::Loaded,
             });
         }
+        Operands::PackA(o) => {
+            let pitch = i64::try_from(o.pitch).unwrap_or(i64::MAX).saturating_mul(bytes);
+            f.strided("src", o.src, &[Dim::of(o.m, pitch), Dim::of(o.k, bytes)], unit);
+            f.panel(&PanelUse {
+                name: "dst",
+                local: o.dst,
+                space: Space::PanelA,
+                bytes: panel_a_bytes(target, dtype, o.m.body, o.k.body),
+                sizes: [o.m, o.k],
+                packing: Packing::Loaded,
+            });
+        }
         Operands::BindB(o) => {
             let nr = u64::from(target.nr(elem)).max(1);
             let panels = Dim {

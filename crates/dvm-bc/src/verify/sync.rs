@@ -285,6 +285,9 @@ pub(super) fn unit(target: &Target, inst: &Inst, bad: &mut Problems) {
     if inst.op == Opcode::AccToUb && target.separate_cube() && target.exchange == Exchange::Memory {
         bad.push("hands a tile to the vector core, but the target exchanges through memory".to_owned());
     }
+    if inst.op == Opcode::PackA && target.separate_cube() {
+        bad.push("packs an operand of a cube core that shares no memory with the vector core".to_owned());
+    }
     if !target.legal.is_empty() && inst.op.class() != Class::Control {
         let from = match &inst.operands {
             Operands::Cast(o) => o.from,

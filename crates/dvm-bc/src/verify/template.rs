@@ -331,6 +331,10 @@ impl Checker<'_> {
                 pitch(o.pitch, o.cols, bad);
                 None
             }
+            Operands::PackA(o) => {
+                pitch(o.pitch, o.k, bad);
+                None
+            }
             Operands::AccStore(o) => {
                 accumulator(o.from, bad);
                 None

@@ -151,6 +151,10 @@ impl<'a, 'b> Emit<'a, 'b> {
         Built { kernel, owners: self.owners, reads: self.reads, nodes: self.nodes }
     }
 
+    /// All axes but the columns of a second product.
+    fn rows(&self) -> AxisSet {
+        AxisSet::first(self.space.extents.len() - usize::from(self.space.second.is_some()))
+    }
     fn inst(&mut self, op: KOp, dtype: DType, mask: AxisSet) -> KValue {
         let inst = KInst { op, dtype, mask };
         if let Some(&k) = self.insts.get(&inst) {

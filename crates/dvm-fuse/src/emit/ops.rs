@@ -77,7 +77,7 @@ impl Emit<'_, '_> {
             return Err(Fail::Cut("reductions over different axes".into()));
         }
         self.reduced = Some(set);
-        let all = AxisSet::first(self.space.extents.len());
+        let all = self.rows();
         if self.members.len() > 1 && !all.minus(self.mask(x)).minus(set).is_empty() {
             return Err(Fail::Cut("a reduction of a smaller value".into()));
         }
@@ -228,14 +228,16 @@ impl Emit<'_, '_> {
         trans_b: bool,
         map: &Map,
     ) -> Result<KValue, Fail> {
-        if !self.kernel.body.is_empty() {
+        let second = self.space.second == Some(node.output);
+        if self.kernel.body.is_empty() == second || self.kernel.contraction().is_some() {
             return Err(Fail::Cut("a matmul is read at two index maps".into()));
         }
         let (a, b) = (node.inputs[0], node.inputs[1]);
         let (sa, sb) = (self.cx.p.g.shape(a), self.cx.p.g.shape(b));
         let to = self.cx.p.g.shape(node.output);
         let rank = to.len();
-        let k_axis = self.space.extents.len() as u8;
+        // Along k runs an axis behind those of the space, or the columns of the first product.
+        let k_axis = (self.space.extents.len() - 2 * usize::from(second)) as u8;
         // Operands as (batch.., row, column) with one of them running along the product.
         let side = |t: &mut DimTable, s: &[Dim], k_last: bool, own: usize| {
             let batch = s.len() - 2;
@@ -252,6 +254,19 @@ impl Emit<'_, '_> {
         };
         let (ma, ka) = side(self.cx.t, sa, !trans_a, rank - 2);
         let (mb, kb) = side(self.cx.t, sb, trans_b, rank - 1);
+        let dtype = self.cx.p.g.dtype(node.output);
+        if second {
+            let summed = self.space.digits_of(a, sa.len() - 1);
+            if trans_a || !summed.is_some_and(|d| d.is_empty() || d[..] == [k_axis]) {
+                return Err(Fail::Cut("the rows between two products are not columns of the first".into()));
+            }
+            let a = self.value(a, ma)?;
+            let (lb, b_access, _) = self.address(b, mb, (u8::MAX, kb))?;
+            let b = self.read(&lb);
+            let k = AxisSet::one(usize::from(k_axis));
+            let mask = AxisSet::first(self.space.extents.len()).minus(k);
+            return Ok(self.inst(KOp::Contract { a, b, b_access }, dtype, mask));
+        }
         let (la, a_access, a_k) = self.address(a, ma, (k_axis, ka))?;
         let (lb, b_access, b_k) = self.address(b, mb, (k_axis, kb))?;
         let (a, b) = (self.read(&la), self.read(&lb));
@@ -259,7 +274,6 @@ impl Emit<'_, '_> {
         self.kernel.operands[b as usize].packable = is_const && a != b;
         let k = if self.cx.t.as_const(ka).is_some() { ka } else { kb };
         let op = KOp::MatMul { a, a_access, a_k, b, b_access, b_k, k };
-        let dtype = self.cx.p.g.dtype(node.output);
-        Ok(self.inst(op, dtype, AxisSet::first(self.space.extents.len())))
+        Ok(self.inst(op, dtype, self.rows()))
     }
 }

@@ -71,7 +71,9 @@ pub(crate) fn check(g: &Graph, bindings: &[&[(&str, i64)]]) -> Plan {
     for symbols in bindings {
         let x = inputs(g, symbols);
         let want = dvm_ir::eval::eval_graph(g, &x);
-        for (what, p) in [("fused", &fused), ("unfused", &unfused)] {
+        let parts = fused.in_parts();
+        let all = [("fused", &fused), ("unfused", &unfused), ("in parts", &parts)];
+        for (what, p) in all.iter().filter(|x| x.0 != "in parts" || !fused.splits.is_empty()) {
             let got = dvm_ir::eval::eval_plan(p, &x);
             match (&got, &want) {
                 (Ok(got), Ok(want)) => {

@@ -254,11 +254,18 @@ impl Run<'_> {
                 reduce::cumsum(self.value(*x)?, axis, *exclusive, *reverse)
             }
             KOp::MatMul { a, a_access, a_k, b, b_access, b_k, k } => {
+                // A contraction has columns of its own behind.
+                let full = rank;
+                let rank = full.saturating_sub(usize::from(self.kernel.contraction().is_some()));
                 let Some(batch) = rank.checked_sub(2) else {
                     return Err(Fault::Invalid(format!("a matmul over {rank} axes")));
                 };
                 let (m, n, k) = (self.space[batch], self.space[batch + 1], self.dims.extent(*k)?);
                 let all = AxisSet::first(rank);
+                let own = |mut shape: Vec<usize>| {
+                    shape.resize(full, 1);
+                    shape
+                };
                 let (a_offset, mut a_strides) = self.address(a_access, all.minus(AxisSet::one(rank - 1)))?;
                 let (b_offset, mut b_strides) = self.address(b_access, all.minus(AxisSet::one(rank - 2)))?;
                 a_strides[rank - 1] = self.dims.get(*a_k)?;
@@ -266,11 +273,41 @@ impl Run<'_> {
                 let with = |x: usize, y: usize| [&self.space[..batch], &[x, y]].concat();
                 let (a_shape, b_shape, shape) = (with(m, k), with(k, n), with(m, n));
                 if shape.contains(&0) {
-                    return Ok(integers(inst.dtype, shape, std::iter::empty()));
+                    return Ok(integers(inst.dtype, own(shape), std::iter::empty()));
                 }
+                a_strides.truncate(rank);
+                b_strides.truncate(rank);
                 let left = self.load(*a, a_shape, a_offset, &a_strides)?;
                 let right = self.load(*b, b_shape, b_offset, &b_strides)?;
-                reduce::batched_product(&left, &right, shape, (m, k, n), inst.dtype)
+                let mut product = reduce::batched_product(&left, &right, shape, (m, k, n), inst.dtype)?;
+                product.shape = own(product.shape);
+                Ok(product)
+            }
+            KOp::Contract { a, b, b_access } => {
+                let Some(batch) = rank.checked_sub(3) else {
+                    return Err(Fault::Invalid(format!("a contraction over {rank} axes")));
+                };
+                let (m, k, n) = (self.space[batch], self.space[batch + 1], self.space[batch + 2]);
+                let with = |x: usize, y: usize| [&self.space[..batch], &[x, y]].concat();
+                let (b_shape, shape) = (with(k, n), with(m, n));
+                let a_shape = [&with(m, k)[..], &[1]].concat();
+                let spread = |shape: &[usize]| {
+                    let mut all = shape.to_vec();
+                    all.insert(batch + 1, 1);
+                    all
+                };
+                if shape.contains(&0) {
+                    return Ok(integers(inst.dtype, spread(&shape), std::iter::empty()));
+                }
+                let all = AxisSet::first(rank);
+                let (offset, mut strides) = self.address(b_access, all.minus(AxisSet::one(batch)))?;
+                strides.remove(batch);
+                let right = self.load(*b, b_shape, offset, &strides)?;
+                let mut left = self.value(*a)?.expand(&a_shape)?;
+                left.shape.truncate(rank - 1);
+                let mut product = reduce::batched_product(&left, &right, shape, (m, k, n), inst.dtype)?;
+                product.shape = spread(&product.shape);
+                Ok(product)
             }
         }
     }

@@ -109,7 +109,9 @@ impl Kernel {
             KOp::MatMul { a, a_access, a_k, b, b_access, b_k, k } => {
                 r.require(at == 0, "a matmul must be the first op");
                 r.dims_exist("k", &[*a_k, *b_k, *k]);
-                let n = self.axes.len();
+                // A contraction has columns of its own behind.
+                let n = self.axes.len().saturating_sub(usize::from(self.contraction().is_some()));
+                let all = AxisSet::first(n);
                 if r.require(n >= 2, "a matmul needs the axes m and n") {
                     self.verify_access(r, a_access, all.minus(AxisSet::one(n - 1)));
                     self.verify_access(r, b_access, all.minus(AxisSet::one(n - 2)));
@@ -118,6 +120,23 @@ impl Kernel {
                 r.require(da == db, "operands of a matmul must have one dtype");
                 // The product's dtype says where it is rounded, so it may be wider than the operands'.
                 (Some(inst.dtype), all)
+            }
+            KOp::Contract { a, b, b_access } => {
+                let n = self.axes.len();
+                let only = self.contraction() == Some(KValue::new(at));
+                r.require(only, "a kernel holds one contraction");
+                let mut left = all;
+                if r.require(n >= 3, "a contraction needs the axes m, k and n") {
+                    self.verify_access(r, b_access, all.minus(AxisSet::one(n - 3)));
+                    let columns = self.mask_of(&[*a]).has(n - 1);
+                    r.require(!columns, format_args!("{a} varies along the columns of the product"));
+                    let sums = inst.mask.has(n - 2);
+                    r.require(!sums, format_args!("the mask still has i{}, which is summed over", n - 2));
+                    left = all.minus(AxisSet::one(n - 2));
+                }
+                let db = self.read_dtype(r, *b);
+                r.require(db == Some(self.dtype_of(*a)), "operands of a product must have one dtype");
+                (Some(inst.dtype), left)
             }
         };
         if let Some(d) = dtype {
@@ -209,6 +228,7 @@ impl KOp {
             | KOp::Cast(x)
             | KOp::Reduce(_, x, _)
             | KOp::ArgReduce { x, .. }
+            | KOp::Contract { a: x, .. }
             | KOp::CumSum { x, .. } => v.push(*x),
             KOp::Binary(_, x, y) => v.extend([*x, *y]),
             KOp::Fma(x, y, z) | KOp::Select(x, y, z) | KOp::Clamp(x, y, z) => v.extend([*x, *y, *z]),

@@ -25,12 +25,33 @@ impl Plan {
             r.at(format_args!("call {c}"));
             self.verify_call(&mut r, c);
         }
+        self.verify_splits(&mut r);
         // Order and sizes presume that ids exist.
         if r.found.is_empty() {
             self.verify_sizes(&mut r);
             self.verify_order(&mut r);
         }
         r.finish()
+    }
+
+    /// What is made in parts is a plan too.
+    fn verify_splits(&self, r: &mut Report<'_>) {
+        for (i, s) in self.splits.iter().enumerate() {
+            r.at(format_args!("split {i}"));
+            r.require((s.call as usize) < self.calls.len(), format_args!("call {} does not exist", s.call));
+            r.require(!s.parts.is_empty(), format_args!("call {} has no parts", s.call));
+            let rising = i == 0 || self.splits[i - 1].call < s.call;
+            r.require(rising, format_args!("call {} is not behind the one before", s.call));
+        }
+        if r.found.is_empty()
+            && !self.splits.is_empty()
+            && let Err(found) = self.in_parts().verify()
+        {
+            for v in found {
+                r.at(format_args!("in parts: {}", v.at));
+                r.fail(v.message);
+            }
+        }
     }
 
     fn verify_interface(&self, r: &mut Report<'_>) {

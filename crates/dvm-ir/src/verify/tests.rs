@@ -1,5 +1,5 @@
 use crate::kernel::{Access, AxisSet, KInst, KOp, KReduce, KStore, KValue, Kernel, Operand};
-use crate::plan::{Buffer, BufferId, BufferKind, Call, KernelId, Level, Plan, PlanOutput};
+use crate::plan::{Buffer, BufferId, BufferKind, Call, KernelId, Level, Plan, PlanOutput, Split};
 use crate::{
     BinaryOp, DType, Dim, DimTable, Graph, Input, NodeId, Op, TensorType, UnaryOp, ValueDef, ValueId,
 };
@@ -127,6 +127,57 @@ fn kernel_rules() {
     );
 }
 
+/// Two products over i0 (m), i1 (k), i2 (n), with an op between them.
+fn products(t: &mut DimTable) -> Kernel {
+    let (m, k, n, d) = (t.symbol("m"), t.symbol("k"), t.symbol("n"), t.constant(8));
+    let access = |strides: [Dim; 3]| Access { offset: Dim::ZERO, strides: strides.into_iter().collect() };
+    let (zero, one) = (Dim::ZERO, Dim::ONE);
+    let (a_access, b_access) = (access([d, zero, zero]), access([zero, d, zero]));
+    let (v_access, out) = (access([zero, n, one]), access([n, zero, one]));
+    let mut operand =
+        |x: Dim, y: Dim, write| Operand { dtype: DType::F32, len: t.mul(x, y), write, packable: false };
+    let inst = |op, mask| KInst { op, dtype: DType::F32, mask: AxisSet(mask) };
+    Kernel {
+        name: "k".into(),
+        axes: vec![m, k, n],
+        operands: vec![operand(m, d, false), operand(k, d, false), operand(k, n, false), operand(m, n, true)],
+        body: vec![
+            inst(KOp::MatMul { a: 0, a_access, a_k: one, b: 1, b_access, b_k: one, k: d }, 0b011),
+            inst(KOp::Unary(UnaryOp::Exp, KValue(0)), 0b011),
+            inst(KOp::Contract { a: KValue(1), b: 2, b_access: v_access }, 0b101),
+        ],
+        stores: vec![KStore { operand: 3, access: out, value: KValue(2) }],
+    }
+}
+
+#[test]
+fn contraction_rules() {
+    let check = |edit: fn(&mut Kernel), expect: &[&str]| {
+        let mut t = DimTable::new();
+        let mut k = products(&mut t);
+        edit(&mut k);
+        assert_eq!(texts(k.verify(&t)), expect);
+    };
+    check(|_| {}, &[]);
+    check(
+        |k| k.body[2].mask = AxisSet::first(3),
+        &[
+            "%2: the mask still has i1, which is summed over",
+            "store 0: elements along i1 are stored to one address",
+        ],
+    );
+    check(|k| k.body[1].mask = AxisSet::first(3), &["%2: %1 varies along the columns of the product"]);
+    check(|k| k.operands[2].dtype = DType::F16, &["%2: operands of a product must have one dtype"]);
+    check(
+        |k| {
+            let KOp::Contract { b_access, .. } = &mut k.body[2].op else { return };
+            b_access.strides[0] = Dim::ONE;
+        },
+        &["%2: the address varies along i0, which the mask lacks"],
+    );
+    check(|k| k.body.push(k.body[2].clone()), &["%3: a kernel holds one contraction"]);
+}
+
 fn plan() -> Plan {
     let mut p = Plan { name: "p".into(), ..Plan::default() };
     let k = kernel(&mut p.dims);
@@ -176,6 +227,25 @@ fn plan_rules() {
         &[
             "call 0: lengths of $1 and b1 are not provably equal: 4*b and 1",
             "call 1: lengths of $0 and b1 are not provably equal: 4*b and 1",
+        ],
+    );
+    let part = |a, b| Call { kernel: KernelId(0), args: vec![BufferId(a), BufferId(b)], nodes: vec![] };
+    let split = |call, parts: &[Call], expect: &[&str]| {
+        let mut p = plan();
+        p.buffers.push(Buffer { name: "u".into(), kind: BufferKind::Temp, ..p.buffers[1].clone() });
+        p.splits.push(Split { call, parts: parts.to_vec() });
+        assert_eq!(texts(p.verify()), expect);
+    };
+    split(1, &[part(1, 3), part(3, 2)], &[]);
+    split(2, &[part(1, 3)], &["split 0: call 2 does not exist"]);
+    split(1, &[], &["split 0: call 1 has no parts"]);
+    split(1, &[part(1, 3)], &["in parts: b2 \"y\": nothing writes it"]);
+    split(
+        1,
+        &[part(3, 2), part(1, 3)],
+        &[
+            "in parts: b3 \"u\": call 1 in level 1 reads it, call 2 in level 2 writes it",
+            "in parts: b3 \"u\": call 1 reads it before call 2, which writes it",
         ],
     );
     check(

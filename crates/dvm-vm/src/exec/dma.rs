@@ -2,12 +2,13 @@
 
 use dvm_bc::{
     AccStore, BindB, CompressStore, DType, FillStore, GatherElems, GatherLoad, Inst, Load, LoadA, LoadB,
-    Local, Loop, Mem, Mmad, Mode, Opcode, ScatterElems, ScatterStore, Size, Src, Store, ViewLoad, ViewStore,
+    Local, Loop, Mem, Mmad, Mode, Opcode, PackA, ScatterElems, ScatterStore, Size, Src, Store, ViewLoad,
+    ViewStore,
 };
 
 use super::inst::{Resolved, Site, Step, area, product};
 use super::predecode::{Builder, len};
-use super::{BASE_CONST, Indexed, NOT_STICKY, OpKind, Place, ViewLoop};
+use super::{BASE_CONST, From, Indexed, NOT_STICKY, OpKind, Place, ViewLoop};
 use crate::cube;
 use crate::kernels::shape::Direction;
 use crate::kernels::{self, half};
@@ -163,7 +164,7 @@ impl Site<'_, '_> {
             let bytes = i64::from(size);
             return Some(Step::Other(OpKind::BindPanel {
                 panel: self.b.panel(o.dst),
-                addr: self.b.addr(&o.src),
+                from: From::Argument(self.b.addr(&o.src)),
                 lines: len(o.m),
                 k: len(o.k),
                 panel_stride: o.row_stride / bytes,
@@ -173,20 +174,43 @@ impl Site<'_, '_> {
         }
         let width = self.b.target.panel_mr;
         let what = (o.m, o.k, o.row_stride, o.col_stride);
-        self.pack(inst, o.dst, &o.src, what, width, o.hints.sticky)
+        let from = From::Argument(self.b.addr(&o.src));
+        self.pack(inst, o.dst, from, what, width, o.hints.sticky)
     }
 
     pub(super) fn load_b(&mut self, inst: &Inst, o: &LoadB) -> Resolved {
         let width = self.b.target.nr(inst.dtype.size());
         let what = (o.n, o.k, o.col_stride, o.row_stride);
-        self.pack(inst, o.dst, &o.src, what, width, o.hints.sticky)
+        let from = From::Argument(self.b.addr(&o.src));
+        self.pack(inst, o.dst, from, what, width, o.hints.sticky)
+    }
+
+    pub(super) fn pack_a(&mut self, inst: &Inst, o: &PackA) -> Resolved {
+        let (pitch, size) = (i64::try_from(o.pitch).ok()?, i64::from(inst.dtype.size()));
+        let from = From::Local(self.b.place(o.src));
+        if self.b.plan.step(self.at).in_place {
+            let panel = self.b.panel(o.dst);
+            let (lines, k) = (len(o.m), len(o.k));
+            let (panel_stride, k_stride, width) = (pitch, 1, 0);
+            return Some(Step::Other(OpKind::BindPanel {
+                panel,
+                from,
+                lines,
+                k,
+                panel_stride,
+                k_stride,
+                width,
+            }));
+        }
+        let width = self.b.target.panel_mr;
+        self.pack(inst, o.dst, from, (o.m, o.k, pitch * size, size), width, false)
     }
 
     fn pack(
         &mut self,
         inst: &Inst,
         dst: Local,
-        src: &Mem,
+        from: From,
         (lines, k, line_stride, k_stride): (Size, Size, i64, i64),
         width: u32,
         sticky: bool,
@@ -196,7 +220,7 @@ impl Site<'_, '_> {
             pack: cube::pack(inst.dtype, self.b.isa)?,
             panel: self.b.panel(dst),
             local: self.b.place(dst),
-            addr: self.b.addr(src),
+            from,
             lines: len(lines),
             k: len(k),
             line_stride,
@@ -213,7 +237,7 @@ impl Site<'_, '_> {
         }
         Some(Step::Other(OpKind::BindPanel {
             panel,
-            addr: self.b.addr(&o.src),
+            from: From::Argument(self.b.addr(&o.src)),
             lines: len(o.n),
             k: len(o.k),
             panel_stride: o.panel_stride / i64::from(size),

@@ -140,6 +140,7 @@ impl Plan {
         a.relate();
         if options.elide && !in_place {
             a.loads();
+            a.packs(decoded);
         }
         // Liveness at the end of a phase: whatever some section of it or of a later phase reads first.
         let mut after = 0u64;
@@ -385,6 +386,41 @@ impl Analysis<'_> {
                     self.plan.steps[i].in_place = !half && row && o.k.body <= IN_PLACE_K;
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Left operands that were computed are multiplied where they are, if one product takes each, before its bytes are written
+    /// again.
+    fn packs(&mut self, decoded: &Decoded) {
+        if !self.insts.iter().any(|i| matches!(i.operands, Operands::PackA(_))) {
+            return;
+        }
+        let mut packs: SmallVec<[(usize, Local); 8]> = SmallVec::new();
+        for s in 0..decoded.ends.len() {
+            let section = decoded.section(s);
+            for i in section.clone() {
+                let Operands::PackA(o) = &self.insts[i].operands else { continue };
+                let dtype = self.insts[i].dtype;
+                let half = matches!(dtype, DType::F16 | DType::BF16);
+                let src = bits(self.plan.access[i].reads).fold(0, |m, b| m | self.plan.buffers[b].meets);
+                let product = (i + 1..section.end)
+                    .take_while(|&j| self.plan.access[j].writes & src == 0)
+                    .find(|&j| matches!(&self.insts[j].operands, Operands::Mmad(p) if p.a == o.dst));
+                self.plan.steps[i].in_place = !half && o.k.body <= IN_PLACE_K && product.is_some();
+                packs.push((i, o.dst));
+            }
+        }
+        // Each product of the panel must be the one that was found.
+        for &(i, dst) in &packs {
+            let same = packs.iter().filter(|p| p.1 == dst);
+            let others = self.insts.iter().filter(|i| match &i.operands {
+                Operands::Mmad(o) => o.a == dst,
+                Operands::LoadA(o) => o.dst == dst,
+                _ => false,
+            });
+            if same.clone().any(|p| !self.plan.steps[p.0].in_place) || others.count() != same.count() {
+                self.plan.steps[i].in_place = false;
             }
         }
     }

@@ -5,8 +5,8 @@
 use dvm_bc::{
     AccStore, AccToUb, ArgReduce, Binary, BindB, Cast, ClearPad, CompressStore, Control, Cross, CumSum,
     DType, Fill, FillStore, GatherElems, GatherLoad, Inst, Iota, Load, LoadA, LoadB, Local, LocalView, Mmad,
-    Mode, OnPipe, Opcode, Reduce, RemovePad, ScatterElems, ScatterStore, Shape, Size, SortKv, Src, Store,
-    Ternary, Unary, ViewLoad, ViewStore, Visitor,
+    Mode, OnPipe, Opcode, PackA, Reduce, RemovePad, ScatterElems, ScatterStore, Shape, Size, SortKv, Src,
+    Store, Ternary, Unary, ViewLoad, ViewStore, Visitor,
 };
 
 use super::predecode::{Builder, len, simplify};
@@ -76,6 +76,7 @@ handlers! {
     CumSum by cum_sum: vcumsum;
     LoadA by load_a: load_a;
     LoadB by load_b: load_b;
+    PackA by pack_a: pack_a;
     BindB by bind_b: bind_b;
     Mmad by product: mmad;
     AccToUb by acc_to_ub: acc_to_ub;

@@ -121,6 +121,13 @@ pub(crate) struct ViewLoop {
     pub(crate) dense: i64,
 }
 
+/// Where the operand of a product is before it is packed.
+#[derive(Clone, Copy)]
+pub(crate) enum From {
+    Argument(Addr),
+    Local(Place),
+}
+
 /// What an index tile picks: element i of it stands for `wrap(index) * stride` bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Indexed {
@@ -306,7 +313,7 @@ pub(crate) enum OpKind {
         pack: PackFn,
         panel: u32,
         local: Place,
-        addr: Addr,
+        from: From,
         lines: Len,
         k: Len,
         line_stride: i64,
@@ -314,10 +321,10 @@ pub(crate) enum OpKind {
         width: u32,
         sticky: u32,
     },
-    /// Names an operand that is in an argument: packed panels, or a matrix in place (`width` 0, strides in elements).
+    /// Names an operand where it is: packed panels of an argument, or a matrix in place (`width` 0, strides in elements).
     BindPanel {
         panel: u32,
-        addr: Addr,
+        from: From,
         lines: Len,
         k: Len,
         panel_stride: i64,

@@ -6,7 +6,7 @@
 use dvm_bc::{DType, Init};
 
 use super::frame::{Frame, Panel};
-use super::{Addr, Ew, Executable, NOT_STICKY, Op, OpKind, Place};
+use super::{Addr, Ew, Executable, From, NOT_STICKY, Op, OpKind, Place};
 use crate::cube::{Left, Mmad, Pack, Right};
 use crate::error::{Fault, TrapKind};
 use crate::kernels::binary;
@@ -34,6 +34,14 @@ impl Frame {
     pub(super) fn address(&self, exe: &Executable, a: Addr) -> *mut u8 {
         let offset = a.offset.wrapping_add(self.affine(exe, a.first, a.count));
         self.slots[a.slot as usize].wrapping_offset(offset as isize)
+    }
+
+    #[inline(always)]
+    fn operand(&self, exe: &Executable, from: From) -> *mut u8 {
+        match from {
+            From::Argument(addr) => self.address(exe, addr),
+            From::Local(place) => self.at(place),
+        }
     }
 
     /// Whether an accumulating operation starts afresh here.
@@ -236,8 +244,8 @@ impl Frame {
                 // SAFETY: rules local, apart.
                 unsafe { r.run(self.at(dst), self.at(carry), self.at(src)) };
             }
-            OpKind::Pack { pack, panel, local, addr, lines, k, line_stride, k_stride, width, sticky } => {
-                let (local, arg) = (self.at(local), self.address(exe, addr));
+            OpKind::Pack { pack, panel, local, from, lines, k, line_stride, k_stride, width, sticky } => {
+                let (local, arg) = (self.at(local), self.operand(exe, from));
                 let panel_stride = width as usize * k.body as usize;
                 let (n, steps) = (lines.get(last), k.get(last));
                 self.panels[panel as usize] = Panel {
@@ -259,12 +267,12 @@ impl Frame {
                     width: width as usize,
                     panel_stride,
                 };
-                // SAFETY: rules panel, argument, aligned.
+                // SAFETY: rules panel, argument, aligned; local (`strided`) where it was computed.
                 unsafe { pack(local, arg, &what) };
             }
-            OpKind::BindPanel { panel, addr, lines, k, panel_stride, k_stride, width } => {
+            OpKind::BindPanel { panel, from, lines, k, panel_stride, k_stride, width } => {
                 self.panels[panel as usize] = Panel {
-                    ptr: self.address(exe, addr),
+                    ptr: self.operand(exe, from),
                     width,
                     stride: panel_stride as isize,
                     k_stride: k_stride as isize,

@@ -167,6 +167,11 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
             use_(o.acc, tile(o.m, o.n), elem, updated(o.init), true);
         }
         Operands::AccStore(o) => use_(o.acc, tile(o.m, o.n), o.from.size(), true, false),
+        Operands::PackA(o) => {
+            let last = u64::from(o.m.body.saturating_sub(1)).saturating_mul(o.pitch);
+            let n = if o.m.body == 0 { 0 } else { last.saturating_add(u64::from(o.k.body)) };
+            use_(o.src, n, size, true, false);
+        }
         // Packed operands are known by their handles; the verifier keeps their buffers apart.
         Operands::LoadA(_) | Operands::LoadB(_) | Operands::BindB(_) => {}
         Operands::FillStore(_) | Operands::OnPipe(_) | Operands::Cross(_) | Operands::Control(_) => {}

@@ -103,7 +103,8 @@ fn trapped(program: &Program, graph: &Graph, trap: &Trap) -> Vec<NodeId> {
     let plan = &program.plan;
     let is_its = |k: &&KernelId| format!("{}.{k}", plan.kernels[k.index()].name) == trap.template;
     let kernel = program.templates.iter().find(is_its);
-    let calls = plan.calls.iter().filter(|c| kernel.is_none_or(|k| c.kernel == *k));
+    let parts = plan.splits.iter().flat_map(|s| &s.parts);
+    let calls = plan.calls.iter().chain(parts).filter(|c| kernel.is_none_or(|k| c.kernel == *k));
     let mut nodes: Vec<NodeId> = calls.flat_map(|c| c.nodes.iter().copied()).collect();
     nodes.sort_unstable();
     nodes.dedup();

@@ -17,6 +17,19 @@ pub(crate) fn run_plan(
     scratch: &mut Scratch,
     options: &BuildOptions,
 ) -> Result<Vec<Tensor>, String> {
+    run_on(2, plan, bindings, inputs, spec, scratch, options)
+}
+
+/// The same on a pool of so many workers.
+pub(crate) fn run_on(
+    workers: usize,
+    plan: &Plan,
+    bindings: &Bindings,
+    inputs: &[Tensor],
+    spec: &MachineSpec,
+    scratch: &mut Scratch,
+    options: &BuildOptions,
+) -> Result<Vec<Tensor>, String> {
     let mut values = DimValues::default();
     plan.dims.eval_all(bindings, &mut values);
     // Reported below, with the seed.
@@ -69,7 +82,7 @@ pub(crate) fn run_plan(
             ArgBinding::Ring => ArgRef::Ring,
         });
     }
-    let runtime = Runtime::new(Arc::new(Pool::new(2)));
+    let runtime = Runtime::new(Arc::new(Pool::new(workers)));
     runtime.launch(&exe, &mut args).map_err(|e| format!("launch: {e}"))?;
     drop(args);
     Ok(outputs)
