@@ -402,7 +402,7 @@ fn attention_ends_where_others_read() {
         ("plain", 1, 1),
         ("scores are an output", 0, 3),
         ("rows are an output", 0, 3),
-        ("values depend on the scores", 0, 4),
+        ("values depend on the scores", 0, 5),
         ("rows are summed over the queries", 0, 3),
         ("transposed rows", 0, 3),
     ];

@@ -9,8 +9,8 @@
 //! extents), or one tile walks all blocks of a batch and packs them once before the walk (*held*), where they fit local memory.
 
 use dvm_bc::{
-    AccToUb, Hints, Init, LoadA, LoadB, MAX_PARALLEL, Mmad, Opcode, PackA, Place, Size, Space as Memory,
-    layout,
+    AccToUb, DType, Hints, Init, LoadA, LoadB, MAX_PARALLEL, Mmad, Opcode, PackA, Place, Size,
+    Space as Memory, layout,
 };
 use dvm_npu::MachineSpec;
 use smallvec::SmallVec;
@@ -58,7 +58,7 @@ struct Search<'a> {
     k: u64,
     d: u64,
     k0: u64,
-    dtypes: [dvm_bc::DType; 2],
+    dtypes: [DType; 2],
 }
 
 /// Whether a kernel of two products fits, and whether its parts would be as fast.

@@ -258,13 +258,53 @@ fn every_form_is_one_kernel_of_the_same_bits() {
     }
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
     // A machine with cube cores of their own makes attention in parts; a tiny one where it must.
-    assert!(whole[0] > 45 && whole[1] > 20 && whole[2..] == [0; 3], "{whole:?}");
+    assert!(whole[0] > 35 && whole[1] > 20 && whole[2..] == [0; 3], "{whole:?}");
 }
 
-/// Whether the program of a plan has a template with both products.
+/// Rows that fit are in one kernel; keys and values are packed by each block of rows, once for all, or the kernel is in parts.
+#[test]
+fn who_packs() {
+    let text = "graph long(%q: f32[b, m, 64], %k: f32[b, n, 64], %v: f32[b, n, 64]) -> (%z) {
+  %s = matmul %q, %k {trans_b = true}
+  %p = softmax %s {axis = 2}
+  %z = matmul %p, %v
+}";
+    let g = Graph::from_text(text).unwrap();
+    let plan = plan(&g, true);
+    let spec = MachineSpec::named("host-ref").unwrap();
+    let mut scratch = Scratch::default();
+    let expect = [
+        ("b=12 m=128 n=128", "alone"),
+        ("b=12 m=512 n=512", "once"),
+        ("b=2 m=1024 n=1024", "once"),
+        ("b=1 m=512 n=512", "each"),
+        ("b=8 m=1 n=4096", "alone"),
+        ("b=2 m=2048 n=2048", "in parts"),
+        ("b=1 m=3 n=60000", "in parts"),
+    ];
+    let found = expect.map(|(dims, _)| {
+        let mut values = dvm_ir::DimValues::default();
+        plan.dims.eval_all(&bindings(&plan, dims), &mut values);
+        let compiled = dvm_tile::compile_plan(&plan, &values, &spec, &mut scratch).unwrap();
+        let tiling = &compiled.tilings[0];
+        let how = match (compiled.tilings.len(), &tiling.folds[..]) {
+            (1, [.., rows, _, _]) => match rows.role {
+                dvm_tile::FoldRole::Sequential => "once",
+                dvm_tile::FoldRole::Parallel => "each",
+                dvm_tile::FoldRole::Whole => "alone",
+            },
+            _ => "in parts",
+        };
+        (dims, how)
+    });
+    assert_eq!(found, expect);
+}
+
+/// Whether the program of a plan packs an operand that it computed.
 fn is_whole(plan: &Plan, b: &Bindings, spec: &MachineSpec, scratch: &mut Scratch) -> bool {
     let mut values = dvm_ir::DimValues::default();
     plan.dims.eval_all(b, &mut values);
     let compiled = dvm_tile::compile_plan(plan, &values, spec, scratch).unwrap();
-    compiled.kernels.iter().any(|k| plan.kernels[k.index()].contraction().is_some())
+    let sections = compiled.program.templates.iter().flat_map(|t| &t.phases).flat_map(|p| &p.sections);
+    sections.flat_map(|s| s.code.iter()).any(|i| i.is_ok_and(|i| i.op == dvm_bc::Opcode::PackA))
 }

@@ -39,7 +39,7 @@ impl Grow<'_> {
         match self.try_products(n, first, rows) {
             Ok(()) => true,
             Err(reason) => {
-                self.cut(n, rows, reason);
+                self.cut(n, rows, format!("a matmul needs its operands in memory ({reason})"));
                 false
             }
         }

@@ -249,6 +249,8 @@ impl Pricer<'_> {
                 };
                 PipeWork { busy, head: c.vec_head, tail: self.tail(c.vec_fixed), flops: rows * inner as f64 }
             }
+            // Rows become columns.
+            Operands::PackA(o) => self.gathered((n(o.m) * n(o.k)) as f64),
             Operands::SortKv(o) => {
                 let (rows, cols) = (n(o.rows) as f64, n(o.cols) as f64);
                 let steps = cols * cols.max(2.0).log2().ceil();
