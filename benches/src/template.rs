@@ -144,7 +144,7 @@ pub fn program(target: &Target, code: Code) -> Program {
         target: target.clone(),
         args: args.collect(),
         templates: vec![template],
-        steps: vec![Step { units: vec![unit] }],
+        steps: vec![Step { units: vec![unit], limits: vec![] }],
         aliases: vec![],
     }
 }

@@ -28,6 +28,7 @@ pub(crate) fn ci(full: bool) -> Result<()> {
     crate::codegen::codegen(true)?;
     crate::snapshots::snapshots(true, false, None)?;
     crate::traffic::traffic(true)?;
+    crate::ulp::run(&crate::ulp::Options { step: 16_411, check: true })?;
     let sh = Shell::new()?;
     sh.change_dir(root());
     if full {

@@ -58,6 +58,28 @@ xflags::xflags! {
             /// Fail, naming the command to run, when the table is out of date; write nothing.
             optional --check
         }
+        /// Measure the errors of the f32 functions against f64 and write their table to docs/semantics.md. Fails at an error beyond its
+        /// bound, and where levels of the machine give other bits.
+        cmd ulp {
+            /// Write nothing; fail where the page lacks a function or its bound. On a small grid.
+            optional --check
+            /// Every so many floats (default 257).
+            optional --step step: u32
+            /// Every f32: hours of one core.
+            optional --full
+        }
+        /// Measure the tiler's choice against the best of a search, for 300 kernels and shapes on this machine; print median, 95th percentile,
+        /// worst, and the worst cases. Use a release build: `cargo run --release -p xtask -- tiling-regret`.
+        cmd tiling-regret {
+            /// Every tenth case, in fewer rounds.
+            optional --quick
+            /// All cases as JSON.
+            optional --json
+            /// Only cases whose name contains this.
+            optional --only text: String
+            /// Threads (default: those of the machine).
+            optional --threads threads: usize
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.

@@ -7,6 +7,9 @@ pub const SUM_BLOCK_X: u32 = 4096;
 /// Block of a float sum across rows; see [`Reduce`](crate::Reduce).
 pub const SUM_BLOCK_Y: u32 = 64;
 
+/// Lanes of a block of a float sum along contiguous elements; a block across rows has one.
+pub const SUM_LANES: u32 = 64;
+
 /// The dtype in which `mmad` over inputs of `dtype` accumulates; `None` where there is no matrix product.
 #[must_use]
 pub const fn acc_dtype(dtype: DType) -> Option<DType> {

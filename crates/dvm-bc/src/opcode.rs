@@ -71,6 +71,12 @@ macro_rules! for_each_form {
         /// ("y"), blocks are 64 consecutive r, summed sequentially. Block totals are added in index order by two-sum into
         /// (hi, lo). So the pieces of a sequential walk end on block borders, 4096 or 64, except the last.
         Reduce on V { dst: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init }
+        /// A piece of a float sum that may end anywhere, or (`totals`) of totals of blocks. Element r has the index
+        /// `base + r + sum(index(extent) * stride)` in the whole reduced extent, which says block and lane: as in `Reduce`, "y" where
+        /// `across`, else "x". `dst` is a sum's state (hi, lo) of the blocks that are complete, `lanes` what the block at hand has in
+        /// each of its lanes: 64 for each result, 1 where `across`. The value is (hi, lo) with the tree of the lanes added by two-sum.
+        /// With `totals` each element is the total of a block, and the lanes stay empty. State and lanes of f16 and bf16 are f32.
+        PartSum on V { dst: Update Local, lanes: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, base: Param i64, strides: Param Strides, across: Param bool, totals: Param bool }
         /// Index of the extreme over r: `index` (i64) and `value` planes of `outer.body * inner.body` elements.
         /// Element r counts as `base + r + sum(index(extent) * stride)`. `last` keeps the last of equals.
         ArgReduce on V { index: Update Local, value: Update Local, src: Read Local, outer: Param Size, red: Param Size, inner: Param Size, init: Param Init, base: Param i64, strides: Param Strides, last: Param bool }
@@ -208,6 +214,7 @@ macro_rules! for_each_opcode {
         0xa6 vargmax VArgMax: ArgReduce, Any, Scan, "Index of the largest; the first NaN counts as the largest; index 0 and the least value over nothing.";
         0xa7 vargmin VArgMin: ArgReduce, Any, Scan, "Index of the smallest; the first NaN counts as the smallest; index 0 and the largest value over nothing.";
         0xa8 vcumsum VCumSum: CumSum, Numeric, Scan, "Running sum in index order.";
+        0xa9 vsum_part VSumPart: PartSum, Float, Reduce, "Adds a piece of a sum to its state.";
         // vector, sort: 0xb0..0xbf
         0xb0 vsort_kv VSortKv: SortKv, Any, Scan, "Stable sort of rows of keys, each with an i64.";
         // cube: 0xc0..0xcf

@@ -13,8 +13,9 @@ use crate::error::{Fault, TileError};
 use crate::legal::Legal;
 use crate::lower;
 use crate::place::Placer;
-use crate::report::{FoldTiling, Note, Tiling};
+use crate::report::{FoldTiling, Forced, Note, Tiling};
 use crate::space::{NONE, Node, Space};
+use crate::split::{self, Bound, How};
 use crate::sync::{Extents, Sync};
 use crate::tile;
 use crate::vector::{self, Phases};
@@ -36,6 +37,9 @@ pub struct Scratch {
     slow: bool,
     /// Number of the kernel's operands.
     operands: u16,
+    /// Elements from which on a long reduction is several kernels.
+    split: u64,
+    ask: tile::Ask,
     pub(crate) plan: crate::plan::PlanScratch,
     pub(crate) check: bool,
 }
@@ -52,6 +56,8 @@ impl Default for Scratch {
             legal: Legal::default(),
             slow: false,
             operands: 0,
+            split: split::WORTH,
+            ask: tile::Ask::default(),
             plan: crate::plan::PlanScratch::default(),
             check: crate::CHECKS,
         }
@@ -63,6 +69,19 @@ impl Scratch {
     /// does not allow make such programs, so tests of them say `false`.
     pub fn check(&mut self, check: bool) {
         self.check = check;
+    }
+    /// Compiles every kernel in this tiling from now on, or as the cost model says.
+    pub fn force(&mut self, tiling: Option<Forced>) {
+        self.ask.forced = tiling;
+    }
+    /// Whether [`Tiling::candidates`] tell what the cost model compared.
+    pub fn trace(&mut self, on: bool) {
+        self.ask.trace = on.then(Vec::new);
+    }
+    /// From how many elements of its iteration space on a kernel whose reductions keep little is compiled to several templates, so that
+    /// all cores take part: 131072 at first. No value depends on it. For tests.
+    pub fn split(&mut self, elements: u64) {
+        self.split = elements;
     }
 }
 
@@ -94,7 +113,7 @@ pub fn compile_kernel(
     spec: &MachineSpec,
 ) -> Result<(Template, Tiling), TileError> {
     let mut scratch = Scratch::default();
-    match unit(kernel, dims, spec, &mut scratch, &mut |_, _| {}) {
+    match unit(kernel, dims, spec, &mut scratch) {
         Ok(Some(u)) => Ok((u.template, u.tiling)),
         Ok(None) => Ok(nothing(kernel)),
         Err(fault) => Err(TileError::kernel(&kernel.name, fault)),
@@ -118,24 +137,106 @@ fn nothing(kernel: &Kernel) -> (Template, Tiling) {
     (template, Tiling { kernel: name, kind, ..Tiling::default() })
 }
 
-/// Compiles a kernel; `None` when it stores nothing. `wrote` learns the bytes that each store covers, by slot.
-pub(crate) fn unit(
+/// A unit of a kernel in pieces.
+pub(crate) struct Piece {
+    pub(crate) unit: Unit,
+    /// Those of one stage may run at the same time, after those of the stage before.
+    pub(crate) stage: u32,
+    /// What its slots are bound to.
+    pub(crate) slots: Vec<Bound>,
+}
+
+/// What a kernel becomes in a plan.
+pub(crate) enum Units {
+    /// It stores nothing.
+    None,
+    One(Unit),
+    /// Several, and the bytes of the buffers between them.
+    Pieces(Vec<Piece>, Vec<u64>),
+}
+
+/// Compiles a kernel, in pieces where that pays. `wrote` learns the bytes that each store covers, by slot.
+pub(crate) fn units(
     kernel: &Kernel,
     dims: &DimValues,
     spec: &MachineSpec,
     s: &mut Scratch,
     wrote: &mut impl FnMut(u16, u64),
-) -> Result<Option<Unit>, Fault> {
+) -> Result<Units, Fault> {
     if !s.space.build(kernel, dims)? {
-        return Ok(None);
+        return Ok(Units::None);
     }
     for st in &s.space.stores {
         let size = s.space.vals[st.value as usize].size();
         let bytes = crate::space::bits(st.mask).fold(size, |n, f| n.saturating_mul(s.space.folds[f].n));
         wrote(st.slot, bytes);
     }
+    if let Some(fold) = split::wanted(&s.space, s.split) {
+        if let Ok(Some(units)) = pieces(kernel, spec, s, How::Fold(fold)) {
+            return Ok(units);
+        }
+        // What does not fit in pieces may fit as one.
+        s.space.build(kernel, dims)?;
+    }
+    let one = tiled(kernel, spec, s, slots(kernel)).map(Units::One);
+    let how = match &one {
+        Ok(_) if s.emitted.joined => How::Runs,
+        Err(Fault::Unsupported { .. }) => How::Reductions,
+        _ => return one,
+    };
+    s.space.build(kernel, dims)?;
+    match pieces(kernel, spec, s, how) {
+        Ok(Some(units)) => Ok(units),
+        _ => one,
+    }
+}
+
+/// Compiles a kernel in pieces; `None` where there are none, or where pieces do not help.
+fn pieces(
+    kernel: &Kernel,
+    spec: &MachineSpec,
+    s: &mut Scratch,
+    how: How,
+) -> Result<Option<Units>, Fault> {
+    let split = split::cut(&s.space, how);
+    let mut out = Vec::with_capacity(split.pieces.len());
+    for (i, piece) in split.pieces.into_iter().enumerate() {
+        s.space = piece.space;
+        let mut slots = Vec::with_capacity(piece.slots.len());
+        for &(bound, dtype, write) in &piece.slots {
+            let name = match bound {
+                Bound::Operand(i) => format!("{}{i}", if write { "out" } else { "in" }),
+                Bound::Temp(i) => format!("part{i}"),
+            };
+            slots.push(Slot { name, dtype, write });
+        }
+        let mut unit = tiled(kernel, spec, s, slots)?;
+        if s.emitted.joined {
+            return Ok(None);
+        }
+        unit.template.name = format!("{}.{i}", unit.template.name);
+        out.push(Piece { unit, stage: piece.stage, slots: piece.slots.iter().map(|s| s.0).collect() });
+    }
+    Ok((!out.is_empty()).then_some(Units::Pieces(out, split.temps)))
+}
+
+/// Compiles a kernel to one unit; `None` when it stores nothing.
+fn unit(
+    kernel: &Kernel,
+    dims: &DimValues,
+    spec: &MachineSpec,
+    s: &mut Scratch,
+) -> Result<Option<Unit>, Fault> {
+    if !s.space.build(kernel, dims)? {
+        return Ok(None);
+    }
+    tiled(kernel, spec, s, slots(kernel)).map(Some)
+}
+
+/// Tiles, emits and places what is in the scratch's space.
+fn tiled(kernel: &Kernel, spec: &MachineSpec, s: &mut Scratch, slots: Vec<Slot>) -> Result<Unit, Fault> {
     // More operands than slots are an error of the check in `build`.
-    s.operands = kernel.operands.len() as u16;
+    s.operands = slots.len() as u16;
     s.legal = Legal::of(&spec.target);
     s.slow = false;
     s.legal.check(&s.space)?;
@@ -147,7 +248,7 @@ pub(crate) fn unit(
             return Err(Fault::Memory { space, needs, has });
         }
     }
-    Ok(Some(assemble(kernel, spec, s, blocks, phases, peak)?))
+    assemble(kernel, spec, s, slots, (blocks, phases, peak))
 }
 
 /// Blocks of a product, number of phases, bytes used of each space.
@@ -238,6 +339,9 @@ fn attempt_at(
     strict: bool,
 ) -> Result<(Option<Blocks>, u32), Fault> {
     let private = spec.target.async_pipes;
+    if let Some(trace) = &mut s.ask.trace {
+        trace.clear();
+    }
     if let (Some(product), Some(contract)) = (s.space.product, s.space.contract) {
         let fit = attention::choose(&mut s.space, &product, &contract, &s.model, spec, limit)?;
         let mut e = Emit::new(&s.space, &mut s.emitted, private, s.legal);
@@ -250,13 +354,13 @@ fn attempt_at(
         return Err(Fault::Unsupported { value: c.value as usize, what });
     }
     if let Some(product) = s.space.product {
-        let blocks = cube::choose(&mut s.space, &product, &s.model, spec, limit)?;
+        let blocks = cube::choose(&mut s.space, &product, &s.model, spec, limit, &mut s.ask)?;
         let mut e = Emit::new(&s.space, &mut s.emitted, private, s.legal);
         let ring = s.operands;
         cube::emit(&mut e, &product, &blocks, spec, ring)?;
         return Ok((Some(blocks), 1));
     }
-    tile::choose(&mut s.space, &s.model, spec, limit, strict)?;
+    tile::choose(&mut s.space, &s.model, spec, limit, strict, &mut s.ask)?;
     // A running sum from the end, in pieces: walk the axis backwards.
     let seq = s.space.seq();
     for v in 0..s.space.vals.len() {
@@ -283,9 +387,8 @@ fn assemble(
     kernel: &Kernel,
     spec: &MachineSpec,
     s: &mut Scratch,
-    blocks: Option<Blocks>,
-    count: u32,
-    local: [u64; 4],
+    mut slots: Vec<Slot>,
+    (blocks, count, local): Fitted,
 ) -> Result<Unit, Fault> {
     let sp = &s.space;
     let extents = |walked: bool| -> Vec<u32> {
@@ -364,9 +467,9 @@ fn assemble(
         tile_bytes: walks * cost.bytes,
         notes,
         pack: pack.map(|(_, p)| p),
+        candidates: s.ask.trace.as_mut().map(std::mem::take).unwrap_or_default(),
         ring: s.emitted.ring,
     };
-    let mut slots = slots(kernel);
     if s.emitted.ring > 0 {
         let dtype = sp.vals.first().map_or(dvm_bc::DType::F32, |v| v.dtype);
         slots.push(Slot { name: "ring".to_owned(), dtype, write: true });

@@ -14,6 +14,7 @@ use dvm_npu::MachineSpec;
 use crate::cost::Model;
 use crate::emit::Emit;
 use crate::error::Fault;
+use crate::report::Candidate;
 use crate::space::{Node, Space, Stored, Val};
 use crate::{tile, vector};
 
@@ -113,6 +114,7 @@ pub(crate) fn choose(
     model: &Model,
     spec: &MachineSpec,
     limit: u64,
+    ask: &mut tile::Ask,
 ) -> Result<Blocks, Fault> {
     let what = "a matrix product beside a reduction, or a store that leaves out one of its axes";
     if sp.folds.len() < 2 || sp.folds.iter().any(|f| f.walked) {
@@ -141,7 +143,14 @@ pub(crate) fn choose(
         panel: [u64::from(target.panel_mr), u64::from(target.nr(p.dtype.size()))],
         best: None,
         lack: None,
+        trace: ask.trace.as_mut(),
     };
+    if let Some(f) = &ask.forced {
+        let tile = |i: usize| u64::from(f.tiles.get(i).copied().unwrap_or(u32::MAX));
+        search.best = search.forced(sp, [tile(mi), tile(ni), u64::from(f.k0)]);
+        let choice = search.best.ok_or(Fault::TooLarge("the tile asked for"))?;
+        return blocks(sp, p, choice, pack);
+    }
     let most = search.most_k()?;
     let prefer = if p.k <= K_WHOLE || (m <= search.panel[0] && bound) { p.k } else { K_BLOCK };
     let mut last = 0;
@@ -158,9 +167,16 @@ pub(crate) fn choose(
             break;
         }
     }
-    let Some(Choice { m0, n0, k0, .. }) = search.best else {
+    let Some(choice) = search.best else {
         return Err(search.lack.unwrap_or(Fault::TooLarge("a matrix product's tile")));
     };
+    blocks(sp, p, choice, pack)
+}
+
+/// Cuts the folds as chosen.
+fn blocks(sp: &mut Space, p: &Product, choice: Choice, pack: Option<Pack>) -> Result<Blocks, Fault> {
+    let Choice { m0, n0, k0, .. } = choice;
+    let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
     sp.folds[mi].cut(m0);
     sp.folds[ni].cut(n0);
     tile::assign_extents(sp)?;
@@ -196,9 +212,31 @@ struct Search<'a> {
     best: Option<Choice>,
     /// What did not fit.
     lack: Option<Fault>,
+    trace: Option<&'a mut Vec<Candidate>>,
 }
 
 impl Search<'_> {
+    /// The tile that is asked for, in whole panels, if it fits.
+    fn forced(&self, sp: &mut Space, [m0, n0, k0]: [u64; 3]) -> Option<Choice> {
+        let [_, m, n] = self.size;
+        let [mr, nr] = self.panel;
+        let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
+        let m0 = m0.max(1).next_multiple_of(mr).min(m);
+        let n0 = n0.max(1).next_multiple_of(nr).min(n);
+        let k0 = k0.clamp(1, self.p.k);
+        let fits = |space, count: u64, panel| {
+            count.next_multiple_of(panel).saturating_mul(k0 * self.elem) <= self.capacity(space)
+        };
+        let acc = layout::acc_bytes(self.p.dtype, 1, 1).saturating_mul(m0 * n0);
+        sp.folds[mi].cut(m0);
+        sp.folds[ni].cut(n0);
+        let fits = fits(Memory::PanelA, m0, mr)
+            && (self.bound || fits(Memory::PanelB, n0, nr))
+            && acc <= self.capacity(Memory::Acc)
+            && self.model.peak(sp) <= self.limit;
+        fits.then_some(Choice { ns: 0.0, m0, n0, k0 })
+    }
+
     fn capacity(&self, space: Memory) -> u64 {
         self.spec.target.capacity(space)
     }
@@ -291,6 +329,18 @@ impl Search<'_> {
                     product + epilogue
                 };
                 let ns = waves * tile;
+                if let Some(trace) = &mut self.trace {
+                    trace.push(Candidate {
+                        tiles: sp.folds.iter().map(|f| f.tile).collect(),
+                        k0: Some(k0 as u32),
+                        count: tiles,
+                        waves: waves as u64,
+                        dma_ns: c.dma,
+                        vector_ns: c.vector,
+                        product_ns: product,
+                        total_ns: ns,
+                    });
+                }
                 if self.best.is_none_or(|b| ns < b.ns) {
                     self.best = Some(Choice { ns, m0, n0, k0 });
                 }

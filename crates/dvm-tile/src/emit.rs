@@ -58,6 +58,8 @@ pub(crate) struct Emitted {
     pub(crate) ring: u64,
     /// No instruction of a vector core.
     pub(crate) cube_only: bool,
+    /// A float reduction joins pieces, so that its bits depend on their size.
+    pub(crate) joined: bool,
     /// Buffer of each value.
     buf_of: Vec<u32>,
     /// Copy of a value spread over more folds, valid in the current part.
@@ -85,7 +87,7 @@ impl<'a> Emit<'a> {
         out.bufs.clear();
         out.parts.clear();
         out.guards.clear();
-        (out.ring, out.cube_only) = (0, false);
+        (out.ring, out.cube_only, out.joined) = (0, false, false);
         out.buf_of.clear();
         out.buf_of.resize(sp.vals.len(), NOWHERE);
         out.spread_of.clear();

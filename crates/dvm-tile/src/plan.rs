@@ -10,8 +10,9 @@ use dvm_ir::plan::{BufferKind, Call, KernelId};
 use dvm_ir::{DimValues, Plan};
 use dvm_npu::MachineSpec;
 
-use crate::compile::{self, Scratch};
+use crate::compile::{self, Scratch, Units};
 use crate::error::{Fault, TileError};
+use crate::split::Bound;
 use crate::{Pack, Tiling, lower};
 
 /// Alignment of arguments and of buffers in the workspace, bytes.
@@ -69,6 +70,18 @@ struct Known {
     parts: bool,
     /// Its entries in `wrote`.
     wrote: (u32, u32),
+    /// Its pieces and the buffers between them, where it is several templates; then `template` is that of one of them.
+    pieces: (u32, u32),
+    temps: (u32, u32),
+}
+
+/// A piece of a kernel.
+#[derive(Debug)]
+struct PieceKnown {
+    template: u32,
+    weight: u32,
+    stage: u32,
+    slots: Vec<Bound>,
 }
 
 /// A call of the program: one of the plan, or a part of one.
@@ -77,6 +90,9 @@ struct Made {
     call: u32,
     /// Number of the part, [`NONE`] for the whole call.
     part: u32,
+    /// The piece of its kernel and the first of its buffers in `inner`, [`NONE`] where the kernel is one template.
+    piece: u32,
+    inner: u32,
     step: u32,
     /// Its limit of cores, [`NONE`] without one.
     limit: u32,
@@ -86,6 +102,14 @@ impl Made {
     fn call(self, plan: &Plan) -> &Call {
         let part = |s| plan_part(s, self.part);
         plan.split_of(self.call).and_then(part).unwrap_or(&plan.calls[self.call as usize])
+    }
+}
+
+/// The buffer that a slot of a piece is bound to; those between pieces come behind the plan's.
+fn place_of(plan: &Plan, made: Made, call: &Call, b: Bound) -> usize {
+    match b {
+        Bound::Operand(i) => call.args[usize::from(i)].index(),
+        Bound::Temp(i) => plan.buffers.len() + made.inner as usize + usize::from(i),
     }
 }
 
@@ -105,6 +129,11 @@ pub(crate) struct PlanScratch {
     known: Vec<Known>,
     /// (slot, bytes) of each store of each kernel.
     wrote: Vec<(u16, u64)>,
+    pieces: Vec<PieceKnown>,
+    /// Bytes of each buffer between pieces of a kernel.
+    temps: Vec<u64>,
+    /// The same for each call made in pieces.
+    inner: Vec<u64>,
     /// Per buffer: bytes, first and last level (plus one) that uses it, argument, offset.
     buffers: Vec<Place>,
     /// Packed constants, and for each constant the last of them.
@@ -224,15 +253,29 @@ impl<'a> Builder<'a> {
                 if known.template == NONE {
                     continue;
                 }
-                let slot = |(i, b): (usize, &dvm_ir::plan::BufferId)| {
-                    let place = &self.s.buffers[b.index()];
-                    match known.pack {
-                        Some((slot, _)) if usize::from(slot) == i => (self.s.packed_arg[c], 0),
-                        _ => (place.arg, place.offset),
+                let piece = self.s.pieces.get(self.s.made[c].piece as usize);
+                let unit = match piece {
+                    Some(piece) => {
+                        let place = |b: &Bound| {
+                            let p = &self.s.buffers[place_of(plan, self.s.made[c], call, *b)];
+                            (p.arg, p.offset)
+                        };
+                        let slots = piece.slots.iter().map(place).collect();
+                        Unit { template: piece.template, slots, weight: piece.weight }
+                    }
+                    None => {
+                        let slot = |(i, b): (usize, &dvm_ir::plan::BufferId)| {
+                            let place = &self.s.buffers[b.index()];
+                            match known.pack {
+                                Some((slot, _)) if usize::from(slot) == i => (self.s.packed_arg[c], 0),
+                                _ => (place.arg, place.offset),
+                            }
+                        };
+                        let ring = known.ring.then_some((self.ring.1, 0));
+                        let slots = call.args.iter().enumerate().map(slot).chain(ring).collect();
+                        Unit { template: known.template, slots, weight: known.weight }
                     }
                 };
-                let ring = known.ring.then_some((self.ring.1, 0));
-                let slots = call.args.iter().enumerate().map(slot).chain(ring).collect();
                 let limit = self.s.made[c].limit;
                 if let Some(l) = plan.limits.get(limit as usize) {
                     let (first, cores) = (units.len() as u32, l.cores.min(self.spec.target.cores).max(1));
@@ -243,7 +286,7 @@ impl<'a> Builder<'a> {
                     }
                     last_limit = limit;
                 }
-                units.push(Unit { template: known.template, slots, weight: known.weight });
+                units.push(unit);
             }
             if !units.is_empty() {
                 steps.push(Step { units, limits });
@@ -283,6 +326,9 @@ impl<'a> Builder<'a> {
         self.s.known.resize(plan.kernels.len(), Known { template: NONE, ..Known::default() });
         self.s.wrote.clear();
         self.s.made.clear();
+        self.s.pieces.clear();
+        self.s.temps.clear();
+        self.s.inner.clear();
         self.s.steps = 0;
         let mut limited = plan.limits.iter().enumerate().peekable();
         for (number, level) in plan.levels.iter().enumerate() {
@@ -300,19 +346,20 @@ impl<'a> Builder<'a> {
                     }
                 }
                 let parts = plan.split_of(c);
-                self.kernel(plan.calls[c as usize].kernel, parts.is_some())?;
-                let mut made = Made { call: c, part: NONE, step: first, limit };
-                let Some(parts) = parts.filter(|_| self.s.known[plan.calls[c as usize].kernel.index()].parts)
-                else {
-                    self.s.made.push(made);
-                    continue;
-                };
-                split = true;
-                for (i, call) in parts.parts.iter().enumerate() {
-                    self.kernel(call.kernel, false)?;
-                    (made.part, made.step) = (i as u32, first + i as u32);
-                    self.s.made.push(made);
+                let kernel = plan.calls[c as usize].kernel;
+                self.kernel(kernel, parts.is_some())?;
+                let made = Made { call: c, part: NONE, piece: NONE, inner: NONE, step: first, limit };
+                let mut end = first;
+                match parts.filter(|_| self.s.known[kernel.index()].parts) {
+                    None => end = self.make(made, kernel),
+                    Some(parts) => {
+                        for (i, call) in parts.parts.iter().enumerate() {
+                            self.kernel(call.kernel, false)?;
+                            end = self.make(Made { part: i as u32, step: end, ..made }, call.kernel);
+                        }
+                    }
                 }
+                split |= end > first + 1;
             }
             let made = &mut self.s.made[begin..];
             if split {
@@ -334,32 +381,72 @@ impl<'a> Builder<'a> {
         let wrote = &mut self.s.wrote;
         let mut note = |slot, bytes| wrote.push((slot, bytes));
         let mut known = Known { compiled: true, template: NONE, ..Known::default() };
-        let unit = match compile::unit(kernel, self.dims, self.spec, self.scratch, &mut note) {
-            Ok(Some(u)) if can_split && u.slow => {
+        let units = match compile::units(kernel, self.dims, self.spec, self.scratch, &mut note) {
+            Ok(Units::One(u)) if can_split && u.slow => {
                 known.parts = true;
-                None
+                Units::None
             }
             Err(_) if can_split => {
                 known.parts = true;
-                None
+                Units::None
             }
-            unit => unit.map_err(|f| TileError::kernel(&kernel.name, f))?,
+            units => units.map_err(|f| TileError::kernel(&kernel.name, f))?,
         };
         known.wrote = (from, self.s.wrote.len() as u32);
-        if let Some(mut u) = unit {
-            // Kernels of a plan may share a name, templates of a program may not.
-            u.template.name = format!("{}.{id}", kernel.name);
-            known.template = self.templates.len() as u32;
-            known.weight = u.weight;
-            known.pack = u.pack;
-            known.ring = u.ring > 0;
-            self.ring.0 = self.ring.0.max(u.ring);
-            self.templates.push(u.template);
-            self.tilings.push(u.tiling);
-            self.kernel_ids.push(id);
+        match units {
+            Units::None => {}
+            Units::One(u) => {
+                known.weight = u.weight;
+                known.pack = u.pack;
+                known.ring = u.ring > 0;
+                self.ring.0 = self.ring.0.max(u.ring);
+                known.template = self.template(u, id);
+            }
+            Units::Pieces(pieces, temps) => {
+                known.pieces.0 = self.s.pieces.len() as u32;
+                for p in pieces {
+                    let weight = p.unit.weight;
+                    known.template = self.template(p.unit, id);
+                    let (template, stage, slots) = (known.template, p.stage, p.slots);
+                    self.s.pieces.push(PieceKnown { template, weight, stage, slots });
+                }
+                known.pieces.1 = self.s.pieces.len() as u32;
+                known.temps.0 = self.s.temps.len() as u32;
+                self.s.temps.extend(temps);
+                known.temps.1 = self.s.temps.len() as u32;
+            }
         }
         self.s.known[k] = known;
         Ok(())
+    }
+
+    /// Lists a call whose kernel is known, in pieces where that is in pieces; the step after its last.
+    fn make(&mut self, made: Made, kernel: KernelId) -> u32 {
+        let known = self.s.known[kernel.index()];
+        if known.pieces.0 == known.pieces.1 {
+            self.s.made.push(made);
+            return made.step + 1;
+        }
+        let inner = self.s.inner.len() as u32;
+        let temps = known.temps.0 as usize..known.temps.1 as usize;
+        self.s.inner.extend_from_slice(&self.s.temps[temps]);
+        let mut end = made.step;
+        for piece in known.pieces.0..known.pieces.1 {
+            let step = made.step + self.s.pieces[piece as usize].stage;
+            self.s.made.push(Made { piece, inner, step, ..made });
+            end = end.max(step + 1);
+        }
+        end
+    }
+
+    /// Adds a template; returns its number.
+    fn template(&mut self, mut u: compile::Unit, kernel: KernelId) -> u32 {
+        // Kernels of a plan may share a name, templates of a program may not.
+        u.template.name = format!("{}.{kernel}", u.template.name);
+        self.templates.push(u.template);
+        self.tilings.push(u.tiling);
+        self.kernel_ids.push(kernel);
+        self.templates.len() as u32 - 1
     }
 
     /// Sizes and lifetimes of the buffers.
@@ -375,6 +462,10 @@ impl<'a> Builder<'a> {
             let place = Place { bytes, first: 0, last: 0, arg: NONE, offset: 0, stored: 0, covered: false };
             self.s.buffers.push(place);
         }
+        for &bytes in &self.s.inner {
+            let place = Place { bytes, first: 0, last: 0, arg: NONE, offset: 0, stored: 0, covered: false };
+            self.s.buffers.push(place);
+        }
         for m in &self.s.made {
             let call = m.call(self.plan);
             let known = self.s.known[call.kernel.index()];
@@ -382,10 +473,17 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let at = m.step + 1;
-            for b in &call.args {
-                let p = &mut self.s.buffers[b.index()];
+            let mut used = |b: usize| {
+                let p = &mut self.s.buffers[b];
                 p.first = if p.first == 0 { at } else { p.first };
                 p.last = at;
+            };
+            match self.s.pieces.get(m.piece as usize) {
+                None => call.args.iter().for_each(|b| used(b.index())),
+                Some(piece) => piece.slots.iter().for_each(|b| used(place_of(self.plan, *m, call, *b))),
+            }
+            if m.piece != NONE && m.piece != known.pieces.0 {
+                continue;
             }
             for i in known.wrote.0..known.wrote.1 {
                 let (slot, bytes) = self.s.wrote[i as usize];
@@ -400,7 +498,8 @@ impl<'a> Builder<'a> {
     /// Offsets of the intermediates; returns the size of the workspace, `None` when there is none.
     fn workspace(&mut self) -> Result<Option<u64>, TileError> {
         let PlanScratch { buffers, holes, order, .. } = &mut *self.s;
-        let temp = |b: usize| matches!(self.plan.buffers[b].kind, BufferKind::Temp);
+        // Those behind the plan's are between pieces of one kernel.
+        let temp = |b: usize| self.plan.buffers.get(b).is_none_or(|b| matches!(b.kind, BufferKind::Temp));
         order.clear();
         order
             .extend((0..buffers.len() as u32).filter(|&b| temp(b as usize) && buffers[b as usize].first > 0));
@@ -450,7 +549,7 @@ impl<'a> Builder<'a> {
             };
             top = top.max(at.saturating_add(need));
             if top > MOST {
-                let name = &self.plan.buffers[b as usize].name;
+                let name = self.plan.buffers.get(b as usize).map_or("totals of a reduction", |b| &b.name);
                 return Err(TileError::buffer(name, Fault::TooLarge("the workspace up to it")));
             }
             buffers[b as usize].offset = at;
@@ -527,8 +626,8 @@ impl<'a> Builder<'a> {
         }
         if let Some(bytes) = workspace {
             let arg = self.args.len() as u32;
-            for (p, b) in self.s.buffers.iter_mut().zip(&plan.buffers) {
-                if matches!(b.kind, BufferKind::Temp) {
+            for (i, p) in self.s.buffers.iter_mut().enumerate() {
+                if plan.buffers.get(i).is_none_or(|b| matches!(b.kind, BufferKind::Temp)) {
                     p.arg = arg;
                 }
             }

@@ -46,6 +46,37 @@ impl FoldTiling {
     }
 }
 
+/// A tiling for a kernel instead of what the cost model finds, for searches and experiments. No value depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forced {
+    /// Tile of each fold, outermost first, as in [`Tiling::folds`]; folds beyond the list are whole. Of a product the last two are rows
+    /// and columns, and batch folds are single elements whatever is said.
+    pub tiles: Vec<u32>,
+    /// Block of k of a product.
+    pub k0: u32,
+}
+
+/// A tiling that was looked at, and what the cost model says of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Tile of each fold.
+    pub tiles: Vec<u32>,
+    /// Block of k of a product.
+    pub k0: Option<u32>,
+    /// Parallel tiles, and how many of them one core runs.
+    pub count: u64,
+    /// See `count`.
+    pub waves: u64,
+    /// Time of a tile's transfers, ns.
+    pub dma_ns: f64,
+    /// Time of its vector instructions, ns.
+    pub vector_ns: f64,
+    /// Time of its product with packing, ns.
+    pub product_ns: f64,
+    /// Predicted time of the kernel, ns: the waves times a tile with its overhead.
+    pub total_ns: f64,
+}
+
 /// What an instruction of a template is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -112,6 +143,8 @@ pub struct Tiling {
     pub notes: Vec<Note>,
     /// How the right operand of a matrix product is to be packed, where it is bound in panels.
     pub pack: Option<Pack>,
+    /// The tilings that the cost model compared, in order; empty unless [`crate::Scratch::trace`] asks for them.
+    pub candidates: Vec<Candidate>,
     /// Bytes of the ring through which a product reaches the vector cores; 0 where there is none.
     pub ring: u64,
 }
@@ -165,6 +198,7 @@ impl Default for Tiling {
             tile_bytes: 0.0,
             notes: vec![],
             pack: None,
+            candidates: vec![],
             ring: 0,
         }
     }

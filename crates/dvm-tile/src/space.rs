@@ -84,6 +84,8 @@ pub(crate) enum Node {
         op: KReduce,
         x: u32,
         over: Mask,
+        /// Elements are the totals of blocks of a float sum.
+        totals: bool,
     },
     ArgReduce {
         op: Opcode,
@@ -118,6 +120,10 @@ pub(crate) struct Val {
 }
 
 impl Val {
+    /// A value whose uses are not counted yet.
+    pub(crate) fn new(node: Node, dtype: DType, mask: Mask) -> Val {
+        Val { node, dtype, mask, axes: AxisSet::EMPTY, uses: 0 }
+    }
     /// Bytes an element.
     pub(crate) fn size(&self) -> u64 {
         u64::from(self.dtype.size())
@@ -217,6 +223,55 @@ impl Space {
             *offset = offset.saturating_add(row[fold] * last);
             row[fold] = -row[fold];
         }
+    }
+
+    /// Adds an access by its byte offset and strides per fold.
+    pub(crate) fn add_access(&mut self, offset: i64, strides: &[i64]) -> u32 {
+        self.offsets.push(offset);
+        self.strides.extend_from_slice(strides);
+        self.offsets.len() as u32 - 1
+    }
+
+    /// Completes a space whose folds, values, stores and accesses were put together: drops dead values and the folds that nothing
+    /// varies along, and finds what one core must walk.
+    pub(crate) fn settle(&mut self) {
+        self.live();
+        let (mut used, mut walked) = (0, 0);
+        for v in self.vals.iter().filter(|v| !matches!(v.node, Node::Dead)) {
+            used |= v.mask;
+            if let Node::Reduce { over, .. } = v.node {
+                used |= over;
+                walked |= over;
+            }
+        }
+        used |= self.stores.iter().fold(0, |m, s| m | s.mask);
+        walked |= self.stores.iter().fold(0, |m, s| m | used & !s.mask);
+        let n = self.folds.len();
+        for (i, f) in self.folds.iter_mut().enumerate() {
+            f.walked = walked >> i & 1 == 1 && f.n > 1;
+        }
+        // The number of a fold among those that stay.
+        let to = |m: Mask| bits(m & used).fold(0, |out, f| out | 1 << (used & ((1 << f) - 1)).count_ones());
+        for v in &mut self.vals {
+            v.mask = to(v.mask);
+            if let Node::Reduce { over, .. } = &mut v.node {
+                *over = to(*over);
+            }
+        }
+        for s in &mut self.stores {
+            s.mask = to(s.mask);
+        }
+        let stays = |i: usize| used >> i & 1 == 1;
+        let mut at = 0;
+        self.strides.retain(|_| {
+            at += 1;
+            stays((at - 1) % n)
+        });
+        let mut at = 0;
+        self.folds.retain(|_| {
+            at += 1;
+            stays(at - 1)
+        });
     }
 
     /// Brings `kernel` to concrete dims. `false` when it stores nothing.
@@ -330,7 +385,7 @@ impl Space {
                     } else if self.wide_axes(*axes) == 0 {
                         Node::Alias(at(*x))
                     } else {
-                        Node::Reduce { op: *op, x: at(*x), over: 0 }
+                        Node::Reduce { op: *op, x: at(*x), over: 0, totals: false }
                     }
                 }
                 KOp::ArgReduce { max, last, x, axis } => match self.extents[usize::from(*axis)] {
@@ -554,11 +609,11 @@ impl Space {
                 node @ (Node::Alias(x) | Node::Unary(_, x, _) | Node::Cast(x)) => (node, of(x)),
                 node @ Node::Binary(_, a, b, _) => (node, of(a) | of(b)),
                 node @ Node::Ternary(_, [a, b, c]) => (node, of(a) | of(b) | of(c)),
-                Node::Reduce { op, x, .. } => {
+                Node::Reduce { op, x, totals, .. } => {
                     let KOp::Reduce(_, _, axes) = kernel.body[i].op else { continue };
                     let over = self.folds_of(axes);
                     walked |= over;
-                    (Node::Reduce { op, x, over }, of(x) & !over)
+                    (Node::Reduce { op, x, over, totals }, of(x) & !over)
                 }
                 Node::ArgReduce { op, x, last, .. } => {
                     let KOp::ArgReduce { axis, .. } = kernel.body[i].op else { continue };

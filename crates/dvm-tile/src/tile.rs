@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::cost::Model;
 use crate::error::Fault;
+use crate::report::{Candidate, Forced};
 use crate::space::{Fold, Mask, NONE, Node, Space};
 
 /// Loops of a gather or an iota inside a tile: rows and columns.
@@ -18,6 +19,15 @@ const GRID_LOOPS: usize = 2;
 
 /// Tiles per core that are tried.
 const WAVES: [u64; 6] = [1, 2, 3, 4, 6, 8];
+
+/// What a caller asks of the choice.
+#[derive(Debug, Default)]
+pub(crate) struct Ask {
+    /// Take this tiling.
+    pub(crate) forced: Option<Forced>,
+    /// Tell what was compared.
+    pub(crate) trace: Option<Vec<Candidate>>,
+}
 
 /// Picks the tile of every fold. `limit` is the vector memory it may use. `strict` tiles are ragged in their outermost
 /// fold only, which every operand form can say.
@@ -27,18 +37,31 @@ pub(crate) fn choose(
     spec: &MachineSpec,
     limit: u64,
     strict: bool,
+    ask: &mut Ask,
 ) -> Result<(), Fault> {
     for f in &mut sp.folds {
         f.cut(f.n);
     }
     limit_loops(sp);
+    if let Some(forced) = &ask.forced {
+        for (f, &t) in sp.folds.iter_mut().zip(&forced.tiles) {
+            f.cut(u64::from(t.min(f.tile)));
+        }
+        if model.peak(sp) > limit {
+            return too_large(sp, model, limit);
+        }
+        if strict {
+            straighten(sp);
+        }
+        return assign_extents(sp);
+    }
     let unit = widest(sp);
     let grain = Grain {
         align: (u64::from(spec.costs.align_bytes) / unit).max(1),
         efficient: (u64::from(spec.costs.dma.efficient_row_bytes) / unit).max(1),
     };
     fit(sp, model, limit, grain)?;
-    spread(sp, model, spec, grain);
+    spread(sp, model, spec, grain, ask);
     if strict {
         straighten(sp);
     }
@@ -214,19 +237,35 @@ fn grow(sp: &mut Space, model: &Model, limit: u64, f: usize, least: u64, step: u
 }
 
 /// Cuts kept folds further, or evenly, where the cost model says that more tiles pay.
-fn spread(sp: &mut Space, model: &Model, spec: &MachineSpec, grain: Grain) {
+fn spread(sp: &mut Space, model: &Model, spec: &MachineSpec, grain: Grain, ask: &mut Ask) {
     let cores = u64::from(spec.target.cores);
     let tiles =
         |sp: &Space| sp.folds.iter().filter(|f| !f.walked).fold(1u64, |n, f| n.saturating_mul(f.count));
     let now = tiles(sp);
-    if now >= 8 * cores || sp.folds.iter().all(|f| f.walked || f.tile == 1) {
-        return;
-    }
-    let cost = |sp: &Space| {
+    let mut trace = ask.trace.as_mut();
+    let mut cost = |sp: &Space| {
         let n = tiles(sp);
         let c = model.tile_ns(sp, &spec.costs, n.min(cores) as f64);
-        n.div_ceil(cores) as f64 * (spec.costs.tile_ns + c.dma.max(c.vector))
+        let waves = n.div_ceil(cores);
+        let total_ns = waves as f64 * (spec.costs.tile_ns + c.dma.max(c.vector));
+        if let Some(trace) = &mut trace {
+            trace.push(Candidate {
+                tiles: sp.folds.iter().map(|f| f.tile).collect(),
+                k0: None,
+                count: n,
+                waves,
+                dma_ns: c.dma,
+                vector_ns: c.vector,
+                product_ns: 0.0,
+                total_ns,
+            });
+        }
+        total_ns
     };
+    if now >= 8 * cores || sp.folds.iter().all(|f| f.walked || f.tile == 1) {
+        cost(sp);
+        return;
+    }
     let start: SmallVec<[u32; 24]> = sp.folds.iter().map(|f| f.tile).collect();
     let restore = |sp: &mut Space, tiles: &[u32]| {
         for (f, &t) in sp.folds.iter_mut().zip(tiles) {

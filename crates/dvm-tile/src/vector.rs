@@ -5,9 +5,9 @@
 //! recomputes what its reductions need and accumulates those whose operand depends on p earlier ones; what does not
 //! vary along the walk (*static*) is computed before or after a walk and lives on.
 
-use dvm_bc::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, sum_dtype};
+use dvm_bc::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, SUM_LANES, sum_dtype};
 use dvm_bc::{
-    ArgReduce, Binary, Class, CumSum, DType, Init, Mode, Opcode, Place, Reduce, Size, Src, Strides,
+    ArgReduce, Binary, Class, CumSum, DType, Init, Mode, Opcode, PartSum, Place, Reduce, Size, Src, Strides,
 };
 use dvm_ir::kernel::KReduce;
 
@@ -20,9 +20,11 @@ use crate::space::{Mask, NONE, Node, Val, bits};
 /// How a reduction over walked folds keeps what it has seen.
 #[derive(Clone, Copy, Debug)]
 enum Carry {
-    /// The instruction accumulates, in the order of the reduction: (outer, red, inner) of its last run.
+    /// The instruction accumulates, in the order of the reduction.
     Exact,
-    /// Results of pieces are joined elementwise. Used where pieces are no whole blocks.
+    /// As `Exact`, in pieces that are no whole blocks of a float sum; the buffer of the block at hand.
+    Parts(u32),
+    /// Results of pieces are joined elementwise.
     Joined,
 }
 
@@ -54,7 +56,17 @@ pub(crate) fn emit(e: &mut Emit<'_>, ph: &mut Phases) -> Result<u32, Fault> {
 pub(crate) fn whole(e: &mut Emit<'_>, v: u32) -> Result<(), Fault> {
     let val = &e.sp.vals[v as usize];
     match val.node {
-        Node::Reduce { op, x, over } => {
+        Node::Reduce { x, over, totals: true, .. } => {
+            let (need, mask, dtype) = (needed(val, e.sp), val.mask, val.dtype);
+            let dtype = e.legal.runs_in(Class::Reduce, dtype);
+            let buf = e.tile(x, need)?;
+            let buf = e.convert(v, buf, need, val.dtype, dtype)?;
+            let buf = part_sum(e, v, (buf, dtype), need, over, Init::Always)?.whole(e, v, mask)?;
+            let buf = e.convert(v, buf, mask, dtype, e.sp.vals[v as usize].dtype)?;
+            e.place_value(v, buf);
+            Ok(())
+        }
+        Node::Reduce { op, x, over, totals: false } => {
             let need = needed(val, e.sp);
             let (dtype, mask) = (val.dtype, val.mask);
             let several = reduced_runs(need, over).filter(|r| r & e.wide != 0).count() > 1;
@@ -261,6 +273,15 @@ fn runs(
     for run in reduced_runs(need, over) {
         if run & e.wide != 0 {
             let (outer, red, inner) = counts(e, v, mask, run)?;
+            if op == KReduce::Sum && dtype.is_float() && inner.body == 1 && across(mask, run) {
+                // Rows of one column are rows still.
+                let what = partial(op, dtype);
+                let part = e.convert(v, buf, mask, dtype, what)?;
+                let part = part_sum(e, v, (part, what), mask, run, Init::Always)?.whole(e, v, mask & !run)?;
+                buf = e.convert(v, part, mask & !run, what, dtype)?;
+                mask &= !run;
+                continue;
+            }
             let src = e.local(buf);
             buf = e.tile_buf(mask & !run, dtype);
             let dst = e.local(buf);
@@ -281,8 +302,102 @@ fn kept(e: &Emit<'_>, op: KReduce, dtype: DType) -> DType {
     e.legal.runs_in(Class::Reduce, partial(op, dtype))
 }
 
+/// Whether a run is reduced across rows: something is kept inside it.
+pub(crate) fn across(mask: Mask, run: Mask) -> bool {
+    mask & !run & !((1 << run.trailing_zeros()) - 1) != 0
+}
+
+/// A sum that is not finished: its state, its lanes, the dtype of both.
+struct Part {
+    state: u32,
+    lanes: Option<(u32, u32)>,
+    dtype: DType,
+}
+
+/// Adds a tile over `mask` to a sum along `run`, whose index of the first element follows from the extents. `x` is the tile's
+/// buffer and dtype.
+fn part_sum(
+    e: &mut Emit<'_>,
+    v: u32,
+    x: (u32, DType),
+    mask: Mask,
+    run: Mask,
+    init: Init,
+) -> Result<Part, Fault> {
+    let sp = e.sp;
+    let totals = matches!(sp.vals[v as usize].node, Node::Reduce { totals: true, .. });
+    let (buf, dtype) = x;
+    let (outer, red, inner) = counts(e, v, mask, run)?;
+    let (across, results) = (across(mask, run), sp.elements(mask & !run));
+    let width = if across { 1 } else { SUM_LANES };
+    let mut strides = Strides::new();
+    let mut inside = 1i64;
+    for f in bits(run).rev() {
+        let f = &sp.folds[f];
+        if f.extent != NONE && !totals {
+            strides.push((f.extent, inside.saturating_mul(i64::from(f.tile))));
+        }
+        inside = inside.saturating_mul(i64::try_from(f.n).unwrap_or(i64::MAX));
+    }
+    strides.sort_unstable_by_key(|s| s.0);
+    let bytes = results.saturating_mul(u64::from(dtype.size()));
+    let state = e.buf(bytes.saturating_mul(2), dtype.size(), dvm_bc::Space::Ub);
+    let held = e.buf(bytes.saturating_mul(u64::from(width)), dtype.size(), dvm_bc::Space::Ub);
+    let (dst, lanes, src) = (e.local(state), e.local(held), e.local(buf));
+    let o = PartSum { dst, lanes, src, outer, red, inner, init, base: 0, strides, across, totals };
+    e.push(v, Opcode::VSumPart, dtype, o);
+    Ok(Part { state, lanes: (!totals).then_some((held, width)), dtype })
+}
+
+impl Part {
+    /// The sum over `mask` in a buffer of its own.
+    fn whole(self, e: &mut Emit<'_>, v: u32, mask: Mask) -> Result<u32, Fault> {
+        let what = "the state of a sum";
+        let results = e.sp.group(&e.sp.dims(mask)).ok_or(Fault::Ragged { value: v as usize, what })?;
+        let (one, init, dtype) = (Size::ONE, Init::Always, self.dtype);
+        if let Some((held, width)) = self.lanes {
+            // The total of the last block.
+            let total = e.tile_buf(mask, dtype);
+            let (dst, src) = (e.local(total), e.local(held));
+            let red = Size::fixed(width);
+            e.push(v, Opcode::VSum, dtype, Reduce { dst, src, outer: results, red, inner: one, init });
+            let (dst, lanes, src) = (e.local(self.state), e.local(held), e.local(total));
+            let (init, base, strides) = (Init::Accumulate, 0, Strides::new());
+            let (across, totals) = (width == 1, true);
+            let (outer, red, inner) = (one, one, results);
+            let o = PartSum { dst, lanes, src, outer, red, inner, init, base, strides, across, totals };
+            e.push(v, Opcode::VSumPart, dtype, o);
+        }
+        // The value of two planes is their sum: a reduction of two rows.
+        let src = e.local(self.state);
+        let buf = e.tile_buf(mask, dtype);
+        let dst = e.local(buf);
+        let o = Reduce { dst, src, outer: one, red: Size::fixed(2), inner: results, init };
+        e.push(v, Opcode::VSum, dtype, o);
+        Ok(buf)
+    }
+}
+
+/// The outermost run, if a walk meets its elements in the order of their index: every fold in pieces is one of it, and inside the
+/// first of which a tile has several elements all are whole.
+fn ordered_run(e: &Emit<'_>, need: Mask, over: Mask, seq: Mask) -> Option<Mask> {
+    let run = reduced_runs(need, over).last()?;
+    let mut wide = false;
+    for f in bits(run) {
+        let f = &e.sp.folds[f];
+        if wide && f.count > 1 {
+            return None;
+        }
+        wide |= f.tile > 1;
+    }
+    (over & seq & !run == 0).then_some(run)
+}
+
 /// The last run, if its instruction can accumulate in the order of the whole reduction.
 fn exact_run(e: &Emit<'_>, v: u32, op: KReduce, need: Mask, over: Mask, seq: Mask) -> Option<Mask> {
+    if op == KReduce::Prod {
+        return ordered_run(e, need, over, seq);
+    }
     let walked = over & seq;
     let run = reduced_runs(need, over).filter(|r| r & e.wide != 0).last()?;
     let first = bits(run & e.wide).next()?;
@@ -300,10 +415,18 @@ fn exact_run(e: &Emit<'_>, v: u32, op: KReduce, need: Mask, over: Mask, seq: Mas
 fn begin_carry(e: &mut Emit<'_>, ph: &mut Phases, v: u32, seq: Mask) -> Result<(), Fault> {
     let val = &e.sp.vals[v as usize];
     let Node::Reduce { op, over, .. } = val.node else { return Ok(()) };
-    if exact_run(e, v, op, needed(val, e.sp), over, seq).is_some() {
+    let (need, dtype) = (needed(val, e.sp), val.dtype);
+    let Node::Reduce { totals, .. } = val.node else { return Ok(()) };
+    if !totals && exact_run(e, v, op, need, over, seq).is_some() {
         ph.carry[v as usize].1 = Carry::Exact;
         return Ok(());
     }
+    if op == KReduce::Sum && dtype.is_float() && ordered_run(e, need, over, seq).is_some() {
+        // Its lanes are known once there is a piece.
+        ph.carry[v as usize].1 = Carry::Parts(0);
+        return Ok(());
+    }
+    e.out.joined |= matches!(op, KReduce::Sum | KReduce::Prod) && val.dtype.is_float();
     let (dtype, mask) = (kept(e, op, val.dtype), val.mask);
     let buf = e.tile_buf(mask, dtype);
     e.fill_into(v, buf, dtype, lower::neutral(op, dtype), mask)?;
@@ -316,7 +439,7 @@ fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(
     let val = &e.sp.vals[v as usize];
     let (dtype, mask) = (val.dtype, val.mask);
     let need = needed(val, e.sp);
-    let Node::Reduce { op, x, over } = val.node else {
+    let Node::Reduce { op, x, over, .. } = val.node else {
         let (index, value) = arg_reduce(e, v, Init::First)?;
         for b in [index, value] {
             let b = &mut e.out.bufs[b as usize];
@@ -337,8 +460,27 @@ fn accumulate(e: &mut Emit<'_>, ph: &mut Phases, v: u32, start: u32) -> Result<(
             let o = Binary { dst: a, a: Src::Local(a, Mode::Full), b: Src::Local(b, Mode::Full), rows, cols };
             e.push(v, lower::combine(op), kept, o);
         }
+        (_, Carry::Parts(_)) => {
+            let last = reduced_runs(need, over).last().unwrap_or(0);
+            buf = e.convert(v, buf, need, dtype, kept)?;
+            buf = runs(e, v, op, kept, buf, need, over & !last)?;
+            let part = part_sum(e, v, (buf, kept), need & !(over & !last), last, Init::First)?;
+            let lanes = part.lanes.map_or(part.state, |l| l.0);
+            for b in [part.state, lanes] {
+                let b = &mut e.out.bufs[b as usize];
+                // The next piece goes on from both.
+                (b.first, b.last) = (start, u32::MAX);
+            }
+            ph.carry[v as usize] = (part.state, Carry::Parts(lanes));
+        }
         (_, Carry::Exact) => {
-            let last = reduced_runs(need, over).filter(|r| r & e.wide != 0).last().unwrap_or(0);
+            let wide = |r: &Mask| r & e.wide != 0;
+            let ordered = reduced_runs(need, over).last().unwrap_or(0);
+            // A product goes on whatever its last piece is.
+            let last = match op {
+                KReduce::Prod => ordered,
+                _ => reduced_runs(need, over).filter(wide).last().unwrap_or(0),
+            };
             // A single run takes halves as they are.
             let several = reduced_runs(need, over & !last).any(|r| r & e.wide != 0);
             let inside = e.legal.runs_in(Class::Reduce, if several { kept } else { dtype });
@@ -369,6 +511,11 @@ fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
     };
     let kept = kept(e, op, dtype);
     let mut buf = acc;
+    if let Carry::Parts(lanes) = carry {
+        let width = if across(needed(val, e.sp), outermost(val, e.sp)) { 1 } else { SUM_LANES };
+        let lanes = (lanes != acc).then_some((lanes, width));
+        buf = Part { state: acc, lanes, dtype: kept }.whole(e, v, mask)?;
+    }
     if op == KReduce::Sum && matches!(carry, Carry::Exact) {
         // The state is two planes whose sum is the value: a reduction of two rows.
         let what = "the state of a sum";
@@ -382,6 +529,14 @@ fn finish_carry(e: &mut Emit<'_>, ph: &Phases, v: u32) -> Result<(), Fault> {
     let buf = e.convert(v, buf, mask, kept, dtype)?;
     e.place_value(v, buf);
     Ok(())
+}
+
+/// The outermost run of a reduction.
+pub(crate) fn outermost(val: &Val, sp: &crate::space::Space) -> Mask {
+    match val.node {
+        Node::Reduce { over, .. } => reduced_runs(needed(val, sp), over).last().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// Emits an argmax or argmin; returns the buffers of index and value.

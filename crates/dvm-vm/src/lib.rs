@@ -53,6 +53,6 @@ pub use args::ArgRef;
 pub use error::{BuildError, LaunchError, Trap, TrapKind};
 pub use exec::{BuildOptions, Executable};
 pub use isa::Isa;
-pub use math::{Accuracy, accuracy, accuracy_markdown};
+pub use math::{Accuracy, accuracy, apply_f32};
 pub use pool::Pool;
 pub use runtime::{Control, Executor, Runtime, Stats};

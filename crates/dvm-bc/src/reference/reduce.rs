@@ -7,7 +7,7 @@ use super::tile::Cx;
 use super::value::Value::{self, F32, F64, Int};
 use super::{Address, Fault};
 use crate::layout::{SUM_BLOCK_X, SUM_BLOCK_Y, sum_dtype};
-use crate::{ArgReduce, CumSum, DType, Init, Reduce, Size, SortKv};
+use crate::{ArgReduce, CumSum, DType, Init, PartSum, Reduce, Size, SortKv};
 
 /// Lanes of a sum along contiguous elements.
 const LANES: usize = 64;
@@ -126,6 +126,11 @@ impl Cx<'_> {
             let lane = (k % LANES as u64) as usize;
             lanes[lane] = self.add(lanes[lane], v);
         }
+        Ok(self.combine(lanes))
+    }
+
+    /// The tree over lanes.
+    fn combine(&self, mut lanes: [Value; LANES]) -> Value {
         let mut stride = LANES / 2;
         while stride > 0 {
             for l in 0..stride {
@@ -133,7 +138,54 @@ impl Cx<'_> {
             }
             stride /= 2;
         }
-        Ok(lanes[0])
+        lanes[0]
+    }
+
+    pub(super) fn exec_part_sum(&mut self, o: &PartSum) -> Result<(), Fault> {
+        let dtype = self.inst.dtype;
+        let shape = self.shape(o.outer, o.red, o.inner);
+        let (dst, held, src) = (self.local(o.dst), self.local(o.lanes), self.local(o.src));
+        let state = sum_dtype(dtype);
+        let size = i64::from(state.size());
+        let plane = i64::from(o.outer.body).saturating_mul(i64::from(o.inner.body));
+        let (count, block) = if o.across { (1, SUM_BLOCK_Y) } else { (LANES, SUM_BLOCK_X) };
+        let start = o.base.wrapping_add(self.point.affine(&o.strides)).rem_euclid(i64::from(block)) as u64;
+        let zero = Value::number(dtype, 0);
+        for (oo, i) in pairs(&shape) {
+            let at = shape.result(dst, oo, i, state);
+            let low = at.step(1, plane.saturating_mul(size));
+            // A result's lanes are next to each other.
+            let row = shape.pitch.1.saturating_mul(count as i64).saturating_mul(size);
+            let first = held.step(oo, row).step(i, size * count as i64);
+            let (mut hi, mut lo, mut lanes) = (zero, zero, [zero; LANES]);
+            if !self.fresh(o.init) {
+                (hi, lo) = (self.value(at, state)?, self.value(low, state)?);
+                for (l, lane) in lanes.iter_mut().enumerate().take(count) {
+                    *lane = self.value(first.step(l as u64, size), state)?;
+                }
+            }
+            let mut index = start;
+            for r in 0..shape.red {
+                let v = self.value(shape.element(src, oo, r, i, dtype), dtype)?;
+                if o.totals {
+                    (hi, lo) = self.two_sum(hi, lo, v);
+                    continue;
+                }
+                let lane = index as usize % count;
+                lanes[lane] = self.add(lanes[lane], v);
+                index += 1;
+                if index == u64::from(block) {
+                    (hi, lo) = self.two_sum(hi, lo, self.combine(lanes));
+                    (index, lanes) = (0, [zero; LANES]);
+                }
+            }
+            self.put(at, state, hi)?;
+            self.put(low, state, lo)?;
+            for (l, &lane) in lanes.iter().enumerate().take(count) {
+                self.put(first.step(l as u64, size), state, lane)?;
+            }
+        }
+        Ok(())
     }
 
     /// `(hi, lo)` after adding `t`: Knuth's two-sum. Infinities and NaN live in `hi` alone; integers are exact.

@@ -23,6 +23,7 @@ enum Meaning {
     Iota,
     LocalView,
     Sum,
+    PartSum,
     Fold(Fold),
     ArgReduce {
         largest: bool,
@@ -139,6 +140,7 @@ fn meaning(op: Opcode) -> Meaning {
         Opcode::VRemovePad => Meaning::RemovePad,
         Opcode::VSortKv => Meaning::Sort,
         Opcode::VSum => Meaning::Sum,
+        Opcode::VSumPart => Meaning::PartSum,
         Opcode::VRedMax => Meaning::Fold(Fold::Max),
         Opcode::VRedMin => Meaning::Fold(Fold::Min),
         Opcode::VProd => Meaning::Fold(Fold::Prod),
@@ -226,6 +228,7 @@ pub(super) fn execute(cx: &mut Cx<'_>) -> Result<(), Fault> {
         (Meaning::RemovePad, Operands::RemovePad(o)) => cx.exec_remove_pad(o),
         (Meaning::Sort, Operands::SortKv(o)) => cx.exec_sort(o),
         (Meaning::Sum, Operands::Reduce(o)) => cx.exec_sum(o),
+        (Meaning::PartSum, Operands::PartSum(o)) => cx.exec_part_sum(o),
         (Meaning::Fold(f), Operands::Reduce(o)) => cx.exec_fold(o, f),
         (Meaning::ArgReduce { largest }, Operands::ArgReduce(o)) => cx.exec_arg_reduce(o, largest),
         (Meaning::CumSum, Operands::CumSum(o)) => cx.exec_cum_sum(o),

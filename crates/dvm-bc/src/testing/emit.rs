@@ -1,11 +1,11 @@
 //! One random instruction of every kind, with what it needs before it.
 
 use super::template::{Builder, SlotPlan, Tile};
-use crate::layout::{acc_dtype, sum_dtype};
+use crate::layout::{SUM_LANES, acc_dtype, sum_dtype};
 use crate::{
     AccStore, AccToUb, ArgReduce, Binary, BindB, Cast, ClearPad, CompressStore, CumSum, DType, Fill,
     FillStore, Form, GatherElems, GatherLoad, Hints, Init, Inst, Iota, Kind, Layout, Load, LoadA, LoadB,
-    LocalView, Loop, Loops, Mem, Mmad, OnPipe, Opcode, Operands, PackA, Pipe, Place, Reduce, RemovePad,
+    LocalView, Loop, Loops, Mem, Mmad, OnPipe, Opcode, Operands, PackA, PartSum, Pipe, Place, Reduce, RemovePad,
     ScatterElems, ScatterStore, Shape, Size, SortKv, Src, Store, Ternary, Unary, ViewLoad, ViewStore,
 };
 
@@ -335,7 +335,7 @@ impl Builder<'_, '_, '_> {
                 self.emit(op, dtype, SortKv { key: key.local, value: value.local, rows, cols, descending });
                 return Some(key);
             }
-            Form::Reduce | Form::ArgReduce | Form::CumSum => return self.reduce(op, dtype, rows, cols),
+            Form::Reduce | Form::PartSum | Form::ArgReduce | Form::CumSum => return self.reduce(op, dtype, rows, cols),
             Form::PackA if self.target.separate_cube() => return None,
             Form::LoadA
             | Form::LoadB
@@ -409,6 +409,24 @@ impl Builder<'_, '_, '_> {
                 self.tiles.push(index);
                 self.tiles.push(value);
                 Some(value)
+            }
+            Form::PartSum => {
+                let across = self.dice.chance(1, 2);
+                let held = sum_dtype(dtype);
+                // Planes and lanes as tiles of as many rows.
+                let state = self.tile(held, Size::fixed(2 * outer.body), inner)?;
+                let width = if across { 1 } else { SUM_LANES };
+                let lanes = self.tile(held, Size::fixed(outer.body * width), inner)?;
+                self.prepare(init, held, &state, state.rows);
+                self.prepare(init, held, &lanes, lanes.rows);
+                let (base, strides, totals) =
+                    (self.dice.signed(14), self.any_strides(), self.dice.chance(1, 3));
+                let (dst, lanes, src) = (state.local, lanes.local, src.local);
+                let operands =
+                    PartSum { dst, lanes, src, outer, red, inner, init, base, strides, across, totals };
+                self.emit(op, dtype, operands);
+                self.tiles.push(state);
+                Some(state)
             }
             Form::CumSum => {
                 let carry = self.tile(sum_dtype(dtype), outer, inner)?;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::layout::{acc_bytes, panel_a_bytes, panel_b_bytes, sum_dtype};
+use crate::layout::{SUM_LANES, acc_bytes, panel_a_bytes, panel_b_bytes, sum_dtype};
 use crate::{
     Access, DType, Hints, Init, Inst, Local, Loop, MAX_LOOPS, Mem, Mode, Opcode, Operands, Size, Space, Src,
     Target,
@@ -292,6 +292,14 @@ pub(super) fn uses(inst: &Inst, target: &Target, sink: &mut impl Sink) {
             };
             let region = Region::planes(&[o.outer, o.inner], size, planes);
             f.local("dst", updates(o.init), o.dst, Space::Ub, &region);
+        }
+        Operands::PartSum(o) => {
+            let size = sum_dtype(dtype).size();
+            tile(f, "src", Access::Read, o.src, &[o.outer, o.red, o.inner], elem);
+            let region = Region::planes(&[o.outer, o.inner], size, 2);
+            f.local("dst", updates(o.init), o.dst, Space::Ub, &region);
+            let lanes = Size::fixed(if o.across { 1 } else { SUM_LANES });
+            tile(f, "lanes", updates(o.init), o.lanes, &[o.outer, o.inner, lanes], size);
         }
         Operands::ArgReduce(o) => {
             tile(f, "src", Access::Read, o.src, &[o.outer, o.red, o.inner], elem);

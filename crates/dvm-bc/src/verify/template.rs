@@ -360,6 +360,7 @@ impl Checker<'_> {
                 }
                 Some(o.init)
             }
+            Operands::PartSum(o) => Some(o.init),
             Operands::ArgReduce(o) => Some(o.init),
             Operands::CumSum(o) => Some(o.init),
             Operands::Mmad(o) => Some(o.init),

@@ -392,12 +392,12 @@ impl Analysis<'_> {
 
     /// Left operands that were computed are multiplied where they are, if one product takes each, before its bytes are written
     /// again.
-    fn packs(&mut self, decoded: &Decoded) {
+    fn packs(&mut self, decoded: &DecodedTemplate<'_>) {
         if !self.insts.iter().any(|i| matches!(i.operands, Operands::PackA(_))) {
             return;
         }
         let mut packs: SmallVec<[(usize, Local); 8]> = SmallVec::new();
-        for s in 0..decoded.ends.len() {
+        for s in 0..decoded.sections() {
             let section = decoded.section(s);
             for i in section.clone() {
                 let Operands::PackA(o) = &self.insts[i].operands else { continue };

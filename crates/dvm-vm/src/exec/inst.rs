@@ -5,8 +5,8 @@
 use dvm_bc::{
     AccStore, AccToUb, ArgReduce, Binary, BindB, Cast, ClearPad, CompressStore, Control, Cross, CumSum,
     DType, Fill, FillStore, GatherElems, GatherLoad, Inst, Iota, Load, LoadA, LoadB, Local, LocalView, Mmad,
-    Mode, OnPipe, Opcode, PackA, Reduce, RemovePad, ScatterElems, ScatterStore, Shape, Size, SortKv, Src,
-    Store, Ternary, Unary, ViewLoad, ViewStore, Visitor,
+    Mode, OnPipe, Opcode, PackA, PartSum, Reduce, RemovePad, ScatterElems, ScatterStore, Shape, Size, SortKv, Src, Store,
+    Ternary, Unary, ViewLoad, ViewStore, Visitor,
 };
 
 use super::predecode::{Builder, len, simplify};
@@ -72,6 +72,7 @@ handlers! {
     RemovePad by remove_pad: vremove_pad;
     SortKv by sort: vsort_kv;
     Reduce by reduce: vsum vredmax vredmin vprod vany vall;
+    PartSum by part_sum: vsum_part;
     ArgReduce by arg_reduce: vargmax vargmin;
     CumSum by cum_sum: vcumsum;
     LoadA by load_a: load_a;
@@ -349,6 +350,24 @@ impl Site<'_, '_> {
             red: len(o.red),
             inner: len(o.inner),
             init: o.init,
+        }))
+    }
+
+    fn part_sum(&mut self, inst: &Inst, o: &PartSum) -> Resolved {
+        self.b.charge(inst, area(o.outer, o.red) * u64::from(o.inner.body));
+        Some(Step::Other(OpKind::PartSum {
+            dst: self.b.place(o.dst),
+            lanes: self.b.place(o.lanes),
+            src: self.b.place(o.src),
+            dtype: inst.dtype,
+            outer: len(o.outer),
+            red: len(o.red),
+            inner: len(o.inner),
+            init: o.init,
+            base: o.base,
+            strides: self.b.strides(&o.strides),
+            across: o.across,
+            totals: o.totals,
         }))
     }
 

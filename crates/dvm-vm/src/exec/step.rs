@@ -10,6 +10,7 @@ use super::{Addr, Ew, Executable, From, NOT_STICKY, Op, OpKind, Place};
 use crate::cube::{Left, Mmad, Pack, Right};
 use crate::error::{Fault, TrapKind};
 use crate::kernels::binary;
+use crate::kernels::part::PartSum;
 use crate::kernels::reduce::{Reduction, What};
 use crate::kernels::scan::{ArgReduction, Running};
 use crate::kernels::shape::{self, Direction, Stride};
@@ -199,6 +200,37 @@ impl Frame {
                 let dst = self.at(dst).wrapping_add(from * r.inner_pitch * size);
                 // SAFETY: rules local, apart.
                 unsafe { r.run(dst, src) };
+            }
+            OpKind::PartSum {
+                dst,
+                lanes,
+                src,
+                dtype,
+                outer,
+                red,
+                inner,
+                init,
+                base,
+                strides,
+                across,
+                totals,
+            } => {
+                let r = PartSum {
+                    dtype,
+                    isa: exe.isa,
+                    outer: some(outer.get(last), inner.get(last)),
+                    red: red.get(last),
+                    inner: inner.get(last),
+                    outer_pitch: red.body as usize * inner.body as usize,
+                    inner_pitch: inner.body as usize,
+                    plane: outer.body as usize * inner.body as usize,
+                    fresh: self.fresh(init),
+                    across,
+                    totals,
+                    index: base.wrapping_add(self.affine(exe, strides.0, strides.1)),
+                };
+                // SAFETY: rules local, apart.
+                unsafe { r.run(self.at(dst), self.at(lanes), self.at(src)) };
             }
             OpKind::ArgReduce {
                 index,

@@ -151,6 +151,13 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
             let elem = if planes == 2 { dvm_bc::layout::sum_dtype(inst.dtype).size() } else { size };
             use_(o.dst, tile(o.outer, o.inner) * planes, elem, updated(o.init), true);
         }
+        Operands::PartSum(o) => {
+            use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
+            let elem = dvm_bc::layout::sum_dtype(inst.dtype).size();
+            let lanes = if o.across { 1 } else { u64::from(dvm_bc::layout::SUM_LANES) };
+            use_(o.dst, tile(o.outer, o.inner) * 2, elem, updated(o.init), true);
+            use_(o.lanes, tile(o.outer, o.inner) * lanes, elem, updated(o.init), true);
+        }
         Operands::ArgReduce(o) => {
             use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
             use_(o.index, tile(o.outer, o.inner), 8, updated(o.init), true);

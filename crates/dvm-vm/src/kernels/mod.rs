@@ -7,6 +7,7 @@
 pub(crate) mod binary;
 pub(crate) mod cast;
 pub(crate) mod half;
+pub(crate) mod part;
 pub(crate) mod reduce;
 pub(crate) mod scan;
 pub(crate) mod shape;

@@ -26,7 +26,7 @@ mod trig;
 use dvm_bc::Opcode;
 
 use crate::Isa;
-pub use accuracy::{Accuracy, accuracy, accuracy_markdown};
+pub use accuracy::{Accuracy, accuracy, apply_f32};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::first_lanes;
 pub(crate) use cast::{CastFn, SelectFn, cast, select_f32};

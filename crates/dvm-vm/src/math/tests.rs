@@ -135,13 +135,6 @@ fn functions_keep_their_bounds() {
         if error > bound {
             failures.push(format!("{}: {error:.3} ulp at {at:e} ({:#x})", op.mnemonic(), at.to_bits()));
         }
-        // What the table says was found is there.
-        if let Some(a) = promise.filter(|a| a.found > 0.5) {
-            let error = ulps(scalar_unary_f32(op).expect("in the table")(a.at[0]), exact(f64::from(a.at[0])));
-            if (error - a.found).abs() > 0.0006 {
-                failures.push(format!("{}: {error:.3} at {:e}, not {:.3}", op.mnemonic(), a.at[0], a.found));
-            }
-        }
     }
     assert!(failures.is_empty(), "{failures:#?}");
 }
@@ -468,13 +461,4 @@ fn casts_agree_with_rust_and_half() {
         let wrapped: Vec<i32> = run(DType::I64, DType::I32, isa, &[i64::MAX, 1 << 32, -7]);
         assert_eq!(wrapped, [-1, 0, -7]);
     }
-}
-
-#[test]
-fn documentation_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/semantics.md");
-    // A packaged crate is without the book.
-    let Ok(text) = std::fs::read_to_string(path) else { return };
-    let table = accuracy_markdown();
-    assert!(text.contains(&table), "docs/semantics.md should contain:\n{table}");
 }
