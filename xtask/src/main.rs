@@ -49,12 +49,9 @@ fn main() -> anyhow::Result<()> {
             let step = if f.full { 1 } else { f.step.unwrap_or(if f.check { 16_411 } else { 257 }) };
             ulp::run(&ulp::Options { step: step.max(1), check: f.check })?;
         }
-        XtaskCmd::TilingRegret(f) => regret::run(&regret::Options {
-            quick: f.quick,
-            json: f.json,
-            only: f.only,
-            threads: f.threads,
-        })?,
+        XtaskCmd::TilingRegret(f) => {
+            regret::run(&regret::Options { quick: f.quick, json: f.json, only: f.only, threads: f.threads })?
+        }
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::OnnxSuite(a) => {

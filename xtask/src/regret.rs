@@ -35,30 +35,54 @@ const FINALISTS: usize = 5;
 
 const FAMILIES: &[(&str, &str)] = &[
     ("add", "(%x: f32[n, m], %y: f32[n, m]) -> (%z) {\n  %z = add %x, %y\n}"),
-    ("bias_gelu", "(%x: f32[n, m], %y: f32[m]) -> (%z) {\n  %a = add %x, %y\n  %z = gelu %a {tanh = false}\n}"),
-    ("exp_chain", "(%x: f32[n, m]) -> (%z) {\n  %a = exp %x\n  %b = add %a, %x\n  %c = sqrt %a\n  %z = div %b, %c\n}"),
+    (
+        "bias_gelu",
+        "(%x: f32[n, m], %y: f32[m]) -> (%z) {\n  %a = add %x, %y\n  %z = gelu %a {tanh = false}\n}",
+    ),
+    (
+        "exp_chain",
+        "(%x: f32[n, m]) -> (%z) {\n  %a = exp %x\n  %b = add %a, %x\n  %c = sqrt %a\n  %z = div %b, %c\n}",
+    ),
     ("softmax", "(%x: f32[n, m]) -> (%z) {\n  %z = softmax %x {axis = 1}\n}"),
     ("softmax_columns", "(%x: f32[n, m]) -> (%z) {\n  %z = softmax %x {axis = 0}\n}"),
-    ("layer_norm", "(%x: f32[n, m], %g: f32[m], %c: f32[m]) -> (%z) {\n  %z = layer_norm %x, %g, %c {axis = 1, eps = 1e-5}\n}"),
+    (
+        "layer_norm",
+        "(%x: f32[n, m], %g: f32[m], %c: f32[m]) -> (%z) {\n  %z = layer_norm %x, %g, %c {axis = 1, eps = 1e-5}\n}",
+    ),
     ("rms_norm", "(%x: f32[n, m], %g: f32[m]) -> (%z) {\n  %z = rms_norm %x, %g {axis = 1, eps = 1e-6}\n}"),
     ("sum_rows", "(%x: f32[n, m]) -> (%z) {\n  %z = reduce %x {op = sum, axes = [1]}\n}"),
     ("sum_columns", "(%x: f32[n, m]) -> (%z) {\n  %z = reduce %x {op = sum, axes = [0]}\n}"),
     ("max_all", "(%x: f32[n, m]) -> (%z) {\n  %z = reduce %x {op = max, axes = [0, 1]}\n}"),
-    ("variance", "(%x: f32[n, m]) -> (%z) {\n  %m = reduce %x {op = mean, axes = [1], keepdims = true}\n  %d = sub %x, %m\n  %q = mul %d, %d\n  %z = reduce %q {op = mean, axes = [1]}\n}"),
+    (
+        "variance",
+        "(%x: f32[n, m]) -> (%z) {\n  %m = reduce %x {op = mean, axes = [1], keepdims = true}\n  %d = sub %x, %m\n  %q = mul %d, %d\n  %z = reduce %q {op = mean, axes = [1]}\n}",
+    ),
     ("transpose", "(%x: f32[n, m]) -> (%z) {\n  %t = transpose %x {perm = [1, 0]}\n  %z = tanh %t\n}"),
     ("column", "(%x: f32[n, m], %y: f32[n, 1]) -> (%z) {\n  %e = exp %y\n  %z = mul %x, %e\n}"),
     ("outer", "(%x: f32[n, 1], %y: f32[m]) -> (%z) {\n  %z = sub %x, %y\n}"),
-    ("mask", "(%k: bool[n, m], %x: f32[n, m]) -> (%z) {\n  const %o: f32[] = [0]\n  %z = select %k, %x, %o\n}"),
+    (
+        "mask",
+        "(%k: bool[n, m], %x: f32[n, m]) -> (%z) {\n  const %o: f32[] = [0]\n  %z = select %k, %x, %o\n}",
+    ),
     ("cast", "(%x: f16[n, m]) -> (%z) {\n  %z = cast %x {to = f32}\n}"),
     ("swiglu_half", "(%x: bf16[n, m], %y: bf16[n, m]) -> (%z) {\n  %g = silu %x\n  %z = mul %g, %y\n}"),
     ("cumsum", "(%x: f32[n, m]) -> (%z) {\n  %z = cumsum %x {axis = 1}\n}"),
     ("argmax", "(%x: f32[n, m]) -> (%z) {\n  %z = argmax %x {axis = 1}\n}"),
     ("log_softmax", "(%x: f32[n, m]) -> (%z) {\n  %z = log_softmax %x {axis = 1}\n}"),
-    ("three_inputs", "(%x: f32[n, m], %y: f32[n, m], %w: f32[n, m]) -> (%z, %q) {\n  %a = mul %x, %y\n  %z = add %a, %w\n  %q = sub %a, %w\n}"),
+    (
+        "three_inputs",
+        "(%x: f32[n, m], %y: f32[n, m], %w: f32[n, m]) -> (%z, %q) {\n  %a = mul %x, %y\n  %z = add %a, %w\n  %q = sub %a, %w\n}",
+    ),
     ("bytes", "(%x: u8[n, m], %y: u8[n, m]) -> (%z) {\n  %z = max %x, %y\n}"),
     ("matmul", "(%a: f32[n, 256], %b: f32[256, m]) -> (%z) {\n  %z = matmul %a, %b\n}"),
-    ("linear_gelu", "(%a: f32[n, m]) -> (%z) {\n  const %w: f32[m, 384] = uniform(3)\n  %p = matmul %a, %w\n  %z = gelu %p {tanh = true}\n}"),
-    ("scores", "(%a: f32[8, n, 64], %b: f32[8, m, 64]) -> (%z) {\n  %p = matmul %a, %b {trans_b = true}\n  %z = tanh %p\n}"),
+    (
+        "linear_gelu",
+        "(%a: f32[n, m]) -> (%z) {\n  const %w: f32[m, 384] = uniform(3)\n  %p = matmul %a, %w\n  %z = gelu %p {tanh = true}\n}",
+    ),
+    (
+        "scores",
+        "(%a: f32[8, n, 64], %b: f32[8, m, 64]) -> (%z) {\n  %p = matmul %a, %b {trans_b = true}\n  %z = tanh %p\n}",
+    ),
 ];
 
 const SHAPES: [(i64, i64); 12] = [
@@ -124,7 +148,10 @@ pub(crate) fn run(o: &Options) -> Result<()> {
     let tried: usize = out.iter().map(|m| m.candidates).sum();
     println!("{} cases, {tried} tilings, {threads} threads on {}", out.len(), spec.target.name);
     println!("regret: median {:.3}, 95th percentile {:.3}, worst {:.3}", at(0.5), at(0.95), at(1.0));
-    println!("\n{:<24} {:>14} {:>7} {:>10} {:>10}  tiling, best", "worst", "n x m", "regret", "ns", "best ns");
+    println!(
+        "\n{:<24} {:>14} {:>7} {:>10} {:>10}  tiling, best",
+        "worst", "n x m", "regret", "ns", "best ns"
+    );
     for m in out.iter().take(12) {
         let shape = format!("{} x {}", m.n, m.m);
         println!(
@@ -243,7 +270,8 @@ fn measure(
     quick: bool,
 ) -> Result<Measured> {
     let text = text.replace("[m, 384]", &format!("[{m}, 384]"));
-    let text = if text.contains("const %w") { text.replace("f32[n, m]", &format!("f32[n, {m}]")) } else { text };
+    let text =
+        if text.contains("const %w") { text.replace("f32[n, m]", &format!("f32[n, {m}]")) } else { text };
     let graph = Graph::from_text(&format!("graph g{text}\n")).map_err(|e| anyhow!("{e}"))?;
     let plan = dvm_fuse::plan(&graph, &dvm_fuse::FuseOptions::default()).map_err(|e| anyhow!("{e}"))?;
     let mut bindings = Bindings::new();

@@ -178,8 +178,7 @@ fn measure(a: &Accuracy, step: u32) -> Result<Worst> {
         let mut got = vec![0f32; x.len()];
         let mut portable = got.clone();
         apply_f32(a.op, Isa::detect(), &x, pow.then_some(&y), &mut got).context("a function of f32")?;
-        apply_f32(a.op, Isa::Portable, &x, pow.then_some(&y), &mut portable)
-            .context("a function of f32")?;
+        apply_f32(a.op, Isa::Portable, &x, pow.then_some(&y), &mut portable).context("a function of f32")?;
         for (i, (&g, &p)) in got.iter().zip(&portable).enumerate() {
             w.differ += u64::from(g.to_bits() != p.to_bits() && !(g.is_nan() && p.is_nan()));
             let second = if pow { f64::from(y[i]) } else { 0.0 };

@@ -27,14 +27,14 @@ impl CostKey {
     pub const fn of(op: Opcode) -> CostKey {
         use Opcode::{
             AccStore, AccToUb, Barrier, BindB, CompressStore, End, FillStore, GatherElems, GatherLoad, Load,
-            LoadA, LoadB, Mmad, Nop, PackA, ScatterElems, ScatterStore, Store, VAbs, VAcos, VAcosh, VAdd, VAll,
-            VAnd, VAny, VArgMax, VArgMin, VAsin, VAsinh, VAtan, VAtanh, VBroadcastX, VBroadcastY, VCast,
-            VCeil, VClamp, VClearPad, VCopy, VCos, VCosh, VCumSum, VDiv, VEq, VErf, VExp, VExp2, VExpm1,
-            VFill, VFloor, VFloorDiv, VFma, VFmod, VGe, VGt, VIota, VIsFinite, VIsInf, VIsNan, VLe, VLn,
-            VLog1p, VLog2, VLt, VMax, VMin, VMul, VNe, VNeg, VNot, VOr, VPow, VProd, VReciprocal, VRedMax,
-            VRedMin, VRem, VRemovePad, VRound, VRsqrt, VSelect, VShl, VShr, VSigmoid, VSign, VSin, VSinh,
-            VSortKv, VSqrt, VSub, VSum, VSumPart, VTan, VTanh, VTranspose, VTrunc, VView, VXor, ViewLoad, ViewStore,
-            XSet, XWait,
+            LoadA, LoadB, Mmad, Nop, PackA, ScatterElems, ScatterStore, Store, VAbs, VAcos, VAcosh, VAdd,
+            VAll, VAnd, VAny, VArgMax, VArgMin, VAsin, VAsinh, VAtan, VAtanh, VBroadcastX, VBroadcastY,
+            VCast, VCeil, VClamp, VClearPad, VCopy, VCos, VCosh, VCumSum, VDiv, VEq, VErf, VExp, VExp2,
+            VExpm1, VFill, VFloor, VFloorDiv, VFma, VFmod, VGe, VGt, VIota, VIsFinite, VIsInf, VIsNan, VLe,
+            VLn, VLog1p, VLog2, VLt, VMax, VMin, VMul, VNe, VNeg, VNot, VOr, VPow, VProd, VReciprocal,
+            VRedMax, VRedMin, VRem, VRemovePad, VRound, VRsqrt, VSelect, VShl, VShr, VSigmoid, VSign, VSin,
+            VSinh, VSortKv, VSqrt, VSub, VSum, VSumPart, VTan, VTanh, VTranspose, VTrunc, VView, VXor,
+            ViewLoad, ViewStore, XSet, XWait,
         };
         match op {
             End | Nop | Barrier | XSet | XWait | BindB => CostKey::Free,

@@ -192,12 +192,7 @@ pub(crate) fn units(
 }
 
 /// Compiles a kernel in pieces; `None` where there are none, or where pieces do not help.
-fn pieces(
-    kernel: &Kernel,
-    spec: &MachineSpec,
-    s: &mut Scratch,
-    how: How,
-) -> Result<Option<Units>, Fault> {
+fn pieces(kernel: &Kernel, spec: &MachineSpec, s: &mut Scratch, how: How) -> Result<Option<Units>, Fault> {
     let split = split::cut(&s.space, how);
     let mut out = Vec::with_capacity(split.pieces.len());
     for (i, piece) in split.pieces.into_iter().enumerate() {

@@ -76,7 +76,8 @@ impl Work {
         let (begun, mut packing_us) = (Instant::now(), 0.0);
         scratch.check(self.check);
         let plan = &self.groups.list[i].plan;
-        let encoded = encode(&self.variant, plan, &self.values, (&self.spec, &self.build), scratch, &mut packing_us)?;
+        let encoded =
+            encode(&self.variant, plan, &self.values, (&self.spec, &self.build), scratch, &mut packing_us)?;
         let us = begun.elapsed().as_secs_f64() * 1e6 - packing_us;
         Ok(Made { encoded: Arc::new(encoded), us, packing_us, begun })
     }

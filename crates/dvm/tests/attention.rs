@@ -232,7 +232,7 @@ fn every_form_is_one_kernel_of_the_same_bits() {
             }
             let tensors: Vec<Tensor> = named.into_iter().map(|(_, t)| t).collect();
             let exact =
-                plans::run_plan(&unfused, &b, &tensors, &specs[0], &mut scratch, &BuildOptions::default());
+                plans::run_on(2, &unfused, &b, &tensors, &specs[0], &mut scratch, &BuildOptions::default());
             let exact = exact.unwrap_or_else(|e| panic!("{} {dims} unfused: {e}", form.name));
             if let Some(d) = differ(&exact, &want, false) {
                 problems.push(format!("{} {dims} unfused: {d}", form.name));

@@ -52,7 +52,7 @@ fn values_on_every_machine() {
             for machine in MachineSpec::NAMES {
                 let spec = MachineSpec::named(machine).unwrap();
                 let options = BuildOptions::default();
-                let got = plans::run_plan(&c.plan, &c.bindings, &tensors, &spec, &mut scratch, &options);
+                let got = plans::run_on(2, &c.plan, &c.bindings, &tensors, &spec, &mut scratch, &options);
                 let mut problem =
                     |what: String| problems.push(format!("{} ({dims}) on {machine}: {what}", case.name));
                 match got {

@@ -56,8 +56,7 @@ fn check(name: &str, plan: &Plan, bindings: &Bindings, inputs: &[Tensor], runs: 
         scratch.split(split);
         let mut options = BuildOptions::default();
         options.isa = if best { Isa::detect() } else { Isa::Portable };
-        let got =
-            plans::run_on(cores as usize, plan, bindings, inputs, &spec, &mut scratch, &options);
+        let got = plans::run_on(cores as usize, plan, bindings, inputs, &spec, &mut scratch, &options);
         let what = format!("{name}: local memory / {divisor}, {cores} cores, {:?}, {split}", options.isa);
         match (first.as_ref(), got) {
             // What does not fit is an error that says so.
@@ -145,8 +144,14 @@ fn long_reductions() {
         ("sum", "  %z = reduce %x {op = sum, axes = [AXES]}\n"),
         ("mean_square", "  %y = mul %x, %x\n  %z = reduce %y {op = mean, axes = [AXES]}\n"),
         ("prod", "  %z = reduce %x {op = prod, axes = [AXES]}\n"),
-        ("max_and_sum", "  %m = reduce %x {op = max, axes = [AXES], keepdims = true}\n  %d = sub %x, %m\n  %z = reduce %d {op = sum, axes = [AXES]}\n"),
-        ("normal", "  %m = reduce %x {op = mean, axes = [AXES], keepdims = true}\n  %d = sub %x, %m\n  %q = mul %d, %d\n  %v = reduce %q {op = mean, axes = [AXES], keepdims = true}\n  %z = div %d, %v\n"),
+        (
+            "max_and_sum",
+            "  %m = reduce %x {op = max, axes = [AXES], keepdims = true}\n  %d = sub %x, %m\n  %z = reduce %d {op = sum, axes = [AXES]}\n",
+        ),
+        (
+            "normal",
+            "  %m = reduce %x {op = mean, axes = [AXES], keepdims = true}\n  %d = sub %x, %m\n  %q = mul %d, %d\n  %v = reduce %q {op = mean, axes = [AXES], keepdims = true}\n  %z = div %d, %v\n",
+        ),
     ];
     // One reduction walks an axis that another keeps; a sum and what it is a sum of in one kernel.
     let crossed = "graph g(%x: f32[a, b]) -> (%y, %z, %t) {\n  %y = softmax %x {axis = 1}\n  %z = reduce %y {op = sum, axes = [0]}\n  %t = reduce %x {op = sum, axes = [0, 1]}\n}\n";
@@ -177,7 +182,9 @@ fn long_reductions() {
                 let body = body.replace("AXES", axes);
                 let text = if shape.contains('*') {
                     let body = body.replace("%x", "%s");
-                    format!("graph g(%x: {dtype}[{shape}]) -> (%z) {{\n  %s = slice %x {{start = [0, 0, 0], len = [a, b, c], step = [1, 1, 2]}}\n{body}}}\n")
+                    format!(
+                        "graph g(%x: {dtype}[{shape}]) -> (%z) {{\n  %s = slice %x {{start = [0, 0, 0], len = [a, b, c], step = [1, 1, 2]}}\n{body}}}\n"
+                    )
                 } else {
                     format!("graph g(%x: {dtype}[{shape}]) -> (%z) {{\n{body}}}\n")
                 };
@@ -193,7 +200,9 @@ fn long_reductions() {
 #[test]
 fn stages() {
     let softmax = "(%x: f32[a, b]) -> (%z) {\n  %z = softmax %x {axis = 1}\n}";
-    let sum = |axis: &str| format!("(%x: f32[a, b]) -> (%z) {{\n  %z = reduce %x {{op = sum, axes = [{axis}]}}\n}}");
+    let sum = |axis: &str| {
+        format!("(%x: f32[a, b]) -> (%z) {{\n  %z = reduce %x {{op = sum, axes = [{axis}]}}\n}}")
+    };
     for (text, dims, steps) in [
         (sum("0, 1"), "a=300 b=1000", 2),
         (sum("0, 1"), "a=30 b=1000", 1),

@@ -137,27 +137,88 @@ fn row_87_floor_division() {
 fn nothing_in_nothing_out() {
     let none = |shape: &[usize]| f32s(shape, &[]);
     for (text, inputs, shape, want) in [
-        ("(%x: f32[n, 4]) -> (%y) {\n  %y = softmax %x {axis = 1}\n}", vec![none(&[0, 4])], vec![0, 4], vec![]),
-        ("(%x: f32[4, n]) -> (%y) {\n  %y = softmax %x {axis = 1}\n}", vec![none(&[4, 0])], vec![4, 0], vec![]),
-        ("(%x: f32[n, 3]) -> (%y) {\n  %y = transpose %x {perm = [1, 0]}\n}", vec![none(&[0, 3])], vec![3, 0], vec![]),
-        ("(%x: f32[3, n]) -> (%y) {\n  %y = reduce %x {op = prod, axes = [1]}\n}", vec![none(&[3, 0])], vec![3], vec![1.0; 3]),
-        ("(%x: f32[3, n]) -> (%y) {\n  %y = reduce %x {op = min, axes = [1]}\n}", vec![none(&[3, 0])], vec![3], vec![f64::INFINITY; 3]),
-        ("(%x: f32[3, n]) -> (%y) {\n  %y = reduce %x {op = mean, axes = [0, 1]}\n}", vec![none(&[3, 0])], vec![], vec![f64::NAN]),
-        ("(%x: f32[3, n]) -> (%y) {\n  %y = cumsum %x {axis = 1}\n}", vec![none(&[3, 0])], vec![3, 0], vec![]),
-        ("(%a: f32[m, k], %b: f32[k, n]) -> (%y) {\n  %y = matmul %a, %b\n}", vec![none(&[2, 0]), none(&[0, 3])], vec![2, 3], vec![0.0; 6]),
-        ("(%a: f32[m, k], %b: f32[k, n]) -> (%y) {\n  %p = matmul %a, %b\n  %y = cos %p\n}", vec![none(&[2, 0]), none(&[0, 1])], vec![2, 1], vec![1.0; 2]),
-        ("(%a: f32[b, m, k], %b: f32[b, k, n]) -> (%y) {\n  %y = matmul %a, %b\n}", vec![none(&[0, 2, 2]), none(&[0, 2, 3])], vec![0, 2, 3], vec![]),
-        ("(%x: f32[n, 4], %g: f32[4]) -> (%y) {\n  %y = layer_norm %x, %g, %g {axis = 1, eps = 1e-5}\n}", vec![none(&[0, 4]), f32s(&[4], &[1.0; 4])], vec![0, 4], vec![]),
-        ("(%x: f32[n], %y0: f32[m]) -> (%y) {\n  %y = concat %x, %y0 {axis = 0}\n}", vec![none(&[0]), none(&[0])], vec![0], vec![]),
-        ("(%x: f32[n], %z: f32[1]) -> (%y) {\n  %y = add %x, %z\n}", vec![none(&[0]), f32s(&[1], &[1.0])], vec![0], vec![]),
+        (
+            "(%x: f32[n, 4]) -> (%y) {\n  %y = softmax %x {axis = 1}\n}",
+            vec![none(&[0, 4])],
+            vec![0, 4],
+            vec![],
+        ),
+        (
+            "(%x: f32[4, n]) -> (%y) {\n  %y = softmax %x {axis = 1}\n}",
+            vec![none(&[4, 0])],
+            vec![4, 0],
+            vec![],
+        ),
+        (
+            "(%x: f32[n, 3]) -> (%y) {\n  %y = transpose %x {perm = [1, 0]}\n}",
+            vec![none(&[0, 3])],
+            vec![3, 0],
+            vec![],
+        ),
+        (
+            "(%x: f32[3, n]) -> (%y) {\n  %y = reduce %x {op = prod, axes = [1]}\n}",
+            vec![none(&[3, 0])],
+            vec![3],
+            vec![1.0; 3],
+        ),
+        (
+            "(%x: f32[3, n]) -> (%y) {\n  %y = reduce %x {op = min, axes = [1]}\n}",
+            vec![none(&[3, 0])],
+            vec![3],
+            vec![f64::INFINITY; 3],
+        ),
+        (
+            "(%x: f32[3, n]) -> (%y) {\n  %y = reduce %x {op = mean, axes = [0, 1]}\n}",
+            vec![none(&[3, 0])],
+            vec![],
+            vec![f64::NAN],
+        ),
+        (
+            "(%x: f32[3, n]) -> (%y) {\n  %y = cumsum %x {axis = 1}\n}",
+            vec![none(&[3, 0])],
+            vec![3, 0],
+            vec![],
+        ),
+        (
+            "(%a: f32[m, k], %b: f32[k, n]) -> (%y) {\n  %y = matmul %a, %b\n}",
+            vec![none(&[2, 0]), none(&[0, 3])],
+            vec![2, 3],
+            vec![0.0; 6],
+        ),
+        (
+            "(%a: f32[m, k], %b: f32[k, n]) -> (%y) {\n  %p = matmul %a, %b\n  %y = cos %p\n}",
+            vec![none(&[2, 0]), none(&[0, 1])],
+            vec![2, 1],
+            vec![1.0; 2],
+        ),
+        (
+            "(%a: f32[b, m, k], %b: f32[b, k, n]) -> (%y) {\n  %y = matmul %a, %b\n}",
+            vec![none(&[0, 2, 2]), none(&[0, 2, 3])],
+            vec![0, 2, 3],
+            vec![],
+        ),
+        (
+            "(%x: f32[n, 4], %g: f32[4]) -> (%y) {\n  %y = layer_norm %x, %g, %g {axis = 1, eps = 1e-5}\n}",
+            vec![none(&[0, 4]), f32s(&[4], &[1.0; 4])],
+            vec![0, 4],
+            vec![],
+        ),
+        (
+            "(%x: f32[n], %y0: f32[m]) -> (%y) {\n  %y = concat %x, %y0 {axis = 0}\n}",
+            vec![none(&[0]), none(&[0])],
+            vec![0],
+            vec![],
+        ),
+        (
+            "(%x: f32[n], %z: f32[1]) -> (%y) {\n  %y = add %x, %z\n}",
+            vec![none(&[0]), f32s(&[1], &[1.0])],
+            vec![0],
+            vec![],
+        ),
     ] {
         gives(text, &inputs, &shape, &want);
     }
-    refuses(
-        "(%x: f32[3, n]) -> (%y) {\n  %y = argmax %x {axis = 1}\n}",
-        &[none(&[3, 0])],
-        &["extent 0"],
-    );
+    refuses("(%x: f32[3, n]) -> (%y) {\n  %y = argmax %x {axis = 1}\n}", &[none(&[3, 0])], &["extent 0"]);
 }
 
 /// Theme 7: NaN, infinities and zeros of both signs.
@@ -227,7 +288,12 @@ fn integers_at_the_edges() {
     ] {
         let text = format!("(%a: {dtype}[n], %b: {dtype}[n]) -> (%y) {{\n  %y = {op} %a, %b\n}}");
         for n in [1, 67] {
-            gives(&text, &[tensor(dtype, &[n], &vec![a; n]), tensor(dtype, &[n], &vec![b; n])], &[n], &vec![want; n]);
+            gives(
+                &text,
+                &[tensor(dtype, &[n], &vec![a; n]), tensor(dtype, &[n], &vec![b; n])],
+                &[n],
+                &vec![want; n],
+            );
         }
     }
     for (to, x, want) in [

@@ -46,7 +46,7 @@ fn check(fuse: bool) {
             let tensors: Vec<_> = inputs.into_iter().map(|(_, t)| t).collect();
             for spec in &specs {
                 let got =
-                    plans::run_plan(&plan, bindings, &tensors, spec, &mut scratch, &BuildOptions::default());
+                    plans::run_on(2, &plan, bindings, &tensors, spec, &mut scratch, &BuildOptions::default());
                 let problem = match got {
                     Ok(got) => random.difference(&got, &want),
                     Err(e) => Some(e),

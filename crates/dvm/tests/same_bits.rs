@@ -26,14 +26,38 @@ fn same(a: &Tensor, b: &Tensor) -> bool {
 
 /// Graphs over `N` and `M`, and the shapes of their inputs.
 const GRAPHS: &[(&str, &[&[&str]])] = &[
-    ("(%x: f32[N, M], %y: f32[M]) -> (%z) {\n  %a = mul %x, %y\n  %z = softmax %a {axis = 1}\n}", &[&["N", "M"], &["M"]]),
-    ("(%x: f32[N, M], %y: f32[M]) -> (%z) {\n  %z = layer_norm %x, %y, %y {axis = 1, eps = 1e-5}\n}", &[&["N", "M"], &["M"]]),
-    ("(%x: f32[N, M], %y: f32[M, N]) -> (%z) {\n  %p = matmul %x, %y\n  %g = gelu %p {tanh = true}\n  %z = reduce %g {op = mean, axes = [0]}\n}", &[&["N", "M"], &["M", "N"]]),
-    ("(%x: f16[N, M]) -> (%z, %t) {\n  %e = exp %x\n  %z = reduce %e {op = sum, axes = [0, 1]}\n  %t = cumsum %e {axis = 1}\n}", &[&["N", "M"]]),
-    ("(%x: bf16[N, M], %y: bf16[M]) -> (%z) {\n  %a = mul %x, %y\n  %b = add %a, %y\n  %z = rms_norm %b, %y {axis = 1, eps = 1e-6}\n}", &[&["N", "M"], &["M"]]),
-    ("(%x: f32[N, M]) -> (%z, %i) {\n  %q = mul %x, %x\n  %z = reduce %q {op = sum, axes = [0]}\n  %i = argmax %x {axis = 1}\n}", &[&["N", "M"]]),
-    ("(%x: f32[N, 1], %y: f32[M]) -> (%z) {\n  %a = sub %x, %y\n  %s = sigmoid %a\n  %r = reduce %s {op = max, axes = [1], keepdims = true}\n  %z = div %s, %r\n}", &[&["N", "1"], &["M"]]),
-    ("(%x: f64[N, M]) -> (%z) {\n  %t = transpose %x {perm = [1, 0]}\n  %e = tanh %t\n  %z = reduce %e {op = sum, axes = [1]}\n}", &[&["N", "M"]]),
+    (
+        "(%x: f32[N, M], %y: f32[M]) -> (%z) {\n  %a = mul %x, %y\n  %z = softmax %a {axis = 1}\n}",
+        &[&["N", "M"], &["M"]],
+    ),
+    (
+        "(%x: f32[N, M], %y: f32[M]) -> (%z) {\n  %z = layer_norm %x, %y, %y {axis = 1, eps = 1e-5}\n}",
+        &[&["N", "M"], &["M"]],
+    ),
+    (
+        "(%x: f32[N, M], %y: f32[M, N]) -> (%z) {\n  %p = matmul %x, %y\n  %g = gelu %p {tanh = true}\n  %z = reduce %g {op = mean, axes = [0]}\n}",
+        &[&["N", "M"], &["M", "N"]],
+    ),
+    (
+        "(%x: f16[N, M]) -> (%z, %t) {\n  %e = exp %x\n  %z = reduce %e {op = sum, axes = [0, 1]}\n  %t = cumsum %e {axis = 1}\n}",
+        &[&["N", "M"]],
+    ),
+    (
+        "(%x: bf16[N, M], %y: bf16[M]) -> (%z) {\n  %a = mul %x, %y\n  %b = add %a, %y\n  %z = rms_norm %b, %y {axis = 1, eps = 1e-6}\n}",
+        &[&["N", "M"], &["M"]],
+    ),
+    (
+        "(%x: f32[N, M]) -> (%z, %i) {\n  %q = mul %x, %x\n  %z = reduce %q {op = sum, axes = [0]}\n  %i = argmax %x {axis = 1}\n}",
+        &[&["N", "M"]],
+    ),
+    (
+        "(%x: f32[N, 1], %y: f32[M]) -> (%z) {\n  %a = sub %x, %y\n  %s = sigmoid %a\n  %r = reduce %s {op = max, axes = [1], keepdims = true}\n  %z = div %s, %r\n}",
+        &[&["N", "1"], &["M"]],
+    ),
+    (
+        "(%x: f64[N, M]) -> (%z) {\n  %t = transpose %x {perm = [1, 0]}\n  %e = tanh %t\n  %z = reduce %e {op = sum, axes = [1]}\n}",
+        &[&["N", "M"]],
+    ),
 ];
 
 fn inputs(graph: &Graph, shapes: &[&[&str]], n: usize, m: usize) -> Vec<(String, Tensor)> {

@@ -5,8 +5,9 @@ use crate::layout::{SUM_LANES, acc_dtype, sum_dtype};
 use crate::{
     AccStore, AccToUb, ArgReduce, Binary, BindB, Cast, ClearPad, CompressStore, CumSum, DType, Fill,
     FillStore, Form, GatherElems, GatherLoad, Hints, Init, Inst, Iota, Kind, Layout, Load, LoadA, LoadB,
-    LocalView, Loop, Loops, Mem, Mmad, OnPipe, Opcode, Operands, PackA, PartSum, Pipe, Place, Reduce, RemovePad,
-    ScatterElems, ScatterStore, Shape, Size, SortKv, Src, Store, Ternary, Unary, ViewLoad, ViewStore,
+    LocalView, Loop, Loops, Mem, Mmad, OnPipe, Opcode, Operands, PackA, PartSum, Pipe, Place, Reduce,
+    RemovePad, ScatterElems, ScatterStore, Shape, Size, SortKv, Src, Store, Ternary, Unary, ViewLoad,
+    ViewStore,
 };
 
 fn area(t: &Tile) -> u64 {
@@ -335,7 +336,9 @@ impl Builder<'_, '_, '_> {
                 self.emit(op, dtype, SortKv { key: key.local, value: value.local, rows, cols, descending });
                 return Some(key);
             }
-            Form::Reduce | Form::PartSum | Form::ArgReduce | Form::CumSum => return self.reduce(op, dtype, rows, cols),
+            Form::Reduce | Form::PartSum | Form::ArgReduce | Form::CumSum => {
+                return self.reduce(op, dtype, rows, cols);
+            }
             Form::PackA if self.target.separate_cube() => return None,
             Form::LoadA
             | Form::LoadB

@@ -5,8 +5,8 @@
 use dvm_bc::{
     AccStore, AccToUb, ArgReduce, Binary, BindB, Cast, ClearPad, CompressStore, Control, Cross, CumSum,
     DType, Fill, FillStore, GatherElems, GatherLoad, Inst, Iota, Load, LoadA, LoadB, Local, LocalView, Mmad,
-    Mode, OnPipe, Opcode, PackA, PartSum, Reduce, RemovePad, ScatterElems, ScatterStore, Shape, Size, SortKv, Src, Store,
-    Ternary, Unary, ViewLoad, ViewStore, Visitor,
+    Mode, OnPipe, Opcode, PackA, PartSum, Reduce, RemovePad, ScatterElems, ScatterStore, Shape, Size, SortKv,
+    Src, Store, Ternary, Unary, ViewLoad, ViewStore, Visitor,
 };
 
 use super::predecode::{Builder, len, simplify};

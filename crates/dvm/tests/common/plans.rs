@@ -8,19 +8,7 @@ use dvm_npu::MachineSpec;
 use dvm_tile::{ArgBinding, Scratch, compile_plan};
 use dvm_vm::{ArgRef, BuildOptions, Executable, Pool, Runtime};
 
-/// The outputs of a plan for inputs in order, or what went wrong.
-pub(crate) fn run_plan(
-    plan: &Plan,
-    bindings: &Bindings,
-    inputs: &[Tensor],
-    spec: &MachineSpec,
-    scratch: &mut Scratch,
-    options: &BuildOptions,
-) -> Result<Vec<Tensor>, String> {
-    run_on(2, plan, bindings, inputs, spec, scratch, options)
-}
-
-/// The same on a pool of so many workers.
+/// The outputs of a plan for inputs in order on a pool of so many workers, or what went wrong.
 pub(crate) fn run_on(
     workers: usize,
     plan: &Plan,
