@@ -3,6 +3,7 @@
 //!
 //! Sizes are expressions over the plan's symbols, with values where those are bound.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -109,10 +110,13 @@ struct Sizes {
     /// (fused, unfused) of each kernel.
     kernels: Vec<(Dim, Dim)>,
     values: DimValues,
+    /// Dims in terms of what is known of their symbols.
+    known: HashMap<Dim, Dim>,
 }
 
 impl Sizes {
     fn size(&self, d: Dim) -> Size {
+        let d = self.known.get(&d).copied().unwrap_or(d);
         Size { expr: self.dims.display(d).to_string(), value: self.values.get(d) }
     }
     fn traffic(&self, (fused, unfused, saved): (Dim, Dim, Dim)) -> Traffic {
@@ -142,7 +146,10 @@ impl Plan {
                 dims.mul(b.len, size)
             })
             .collect();
-        let mut s = Sizes { dims, kernels, values: DimValues::default() };
+        let shown = self.kernels.iter().flat_map(|k| &k.axes).chain(&bytes).chain(&saved).chain(&total);
+        let shown: Vec<Dim> = shown.copied().chain(kernels.iter().flat_map(|&(f, u)| [f, u])).collect();
+        let known = shown.into_iter().map(|d| (d, dims.rewrite(d))).collect();
+        let mut s = Sizes { dims, kernels, values: DimValues::default(), known };
         s.dims.eval_all(bindings, &mut s.values);
         let name = |b: &BufferId| self.buffers[b.index()].name.clone();
         let mut level_of = vec![0u32; self.calls.len()];
