@@ -32,6 +32,9 @@ struct Place {
     y: f64,
 }
 
+/// Level and place in it, from call to call.
+type Route = Vec<(usize, usize)>;
+
 /// The picture as an SVG document that needs nothing else.
 #[must_use]
 pub fn to_svg(e: &Explanation) -> String {
@@ -47,7 +50,7 @@ pub fn to_svg(e: &Explanation) -> String {
         levels.push(level.iter().filter(|&&c| (c as usize) < e.calls.len()).map(place).collect());
     }
     // One line for all buffers between two calls: its places from level to level.
-    let mut routes: Vec<(Vec<(usize, usize)>, Vec<&BoundaryNote>)> = vec![];
+    let mut routes: Vec<(Route, Vec<&BoundaryNote>)> = vec![];
     for b in &e.boundaries {
         let at = |c: u32| {
             let l = e.calls.get(c as usize)?.level as usize;
@@ -61,10 +64,10 @@ pub fn to_svg(e: &Explanation) -> String {
             continue;
         }
         let mut route = vec![from];
-        for l in from.0 + 1..to.0 {
+        for (l, level) in levels.iter_mut().enumerate().take(to.0).skip(from.0 + 1) {
             let above = vec![route[route.len() - 1].1];
-            levels[l].push(Place { call: None, above, width: LANE, height: 0.0, x: 0.0, y: 0.0 });
-            route.push((l, levels[l].len() - 1));
+            level.push(Place { call: None, above, width: LANE, height: 0.0, x: 0.0, y: 0.0 });
+            route.push((l, level.len() - 1));
         }
         let last = route[route.len() - 1].1;
         levels[to.0][to.1].above.push(last);

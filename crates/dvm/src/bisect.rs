@@ -119,12 +119,10 @@ pub fn bisect(
     Ok(Bisection { contractions, runs, culprit: Some(culprit) })
 }
 
+type Part = (Arc<Graph>, Arc<Plan>);
+
 /// Graph and plan of everything that is computed between two controls.
-fn parts(
-    module: &Module,
-    inputs: &[(String, Tensor)],
-    most: usize,
-) -> Result<Vec<(Arc<Graph>, Arc<Plan>)>, Error> {
+fn parts(module: &Module, inputs: &[(String, Tensor)], most: usize) -> Result<Vec<Part>, Error> {
     let stages = module.with_contractions(most).stages(inputs, &[], true)?;
     Ok(stages.into_iter().filter_map(|s| s.part).collect())
 }
