@@ -117,9 +117,9 @@ struct Measured {
 
 pub(crate) fn run(o: &Options) -> Result<()> {
     let threads = o.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
-    let mut options = Facade::default();
-    options.threads = Some(threads);
-    let spec = options.machine();
+    let mut facade = Facade::default();
+    facade.threads = Some(threads);
+    let spec = facade.machine();
     let runtime = Runtime::new(Arc::new(Pool::new(threads)));
     let mut cases = vec![];
     for (f, &(name, text)) in FAMILIES.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Errors of the f32 functions, measured.
 //!
-//! The reference is the f64 function of the `libm` crate, whose own error (below 1 ulp of f64) is 2e-9 ulp of f32. That it is what it
+//! The reference is the f64 function of the `libm` crate, whose own error (below 2 ulp of f64) is 4e-9 ulp of f32. That it is what it
 //! should be is checked on a sample against 192-bit arithmetic (`astro-float`, and a series for `erf`).
 
 use std::fmt::Write as _;
@@ -66,7 +66,7 @@ pub(crate) fn run(o: &Options) -> Result<()> {
         if w.differ > 0 {
             problems.push(format!("{name}: {} results differ from the portable ones", w.differ));
         }
-        if w.reference > 1.0 {
+        if w.reference > 2.0 {
             problems.push(format!("{name}: the reference is off by {:.2} ulp of f64", w.reference));
         }
         row(&mut table, a, &w, o.step);
@@ -255,8 +255,7 @@ fn sample(op: Opcode, f: Function) -> Result<f64> {
         let error: f64 = error.to_string().parse().unwrap_or(f64::INFINITY);
         worst = worst.max(error);
     }
-    // A sigmoid of libm's exp has three roundings.
-    Ok(if op == Opcode::VSigmoid { worst / 3.0 } else { worst })
+    Ok(worst)
 }
 
 fn big(x: f64) -> BigFloat {

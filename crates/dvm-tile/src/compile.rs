@@ -147,6 +147,7 @@ pub(crate) struct Piece {
 }
 
 /// What a kernel becomes in a plan.
+#[allow(clippy::large_enum_variant, reason = "one at a time, and on the way of every kernel")]
 pub(crate) enum Units {
     /// It stores nothing.
     None,

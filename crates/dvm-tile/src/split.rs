@@ -369,7 +369,7 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         let low = m & ((1 << self.c.fold) - 1);
         let high = (m >> (self.c.fold + 1)) << (self.c.fold + 2);
-        low | high | (m >> self.c.fold & 1) * (3 << self.c.fold)
+        low | high | ((m >> self.c.fold & 1) * (3 << self.c.fold))
     }
 
     /// The folds that a reduction reduces in the piece.

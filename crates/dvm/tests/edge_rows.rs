@@ -218,7 +218,11 @@ fn nothing_in_nothing_out() {
     ] {
         gives(text, &inputs, &shape, &want);
     }
-    refuses("(%x: f32[3, n]) -> (%y) {\n  %y = argmax %x {axis = 1}\n}", &[none(&[3, 0])], &["extent 0"]);
+    refuses(
+        "(%x: f32[3, n]) -> (%y) {\n  %y = argmax %x {axis = 1}\n}",
+        &[none(&[3, 0])],
+        &["argmax", "must not be empty"],
+    );
 }
 
 /// Theme 7: NaN, infinities and zeros of both signs.

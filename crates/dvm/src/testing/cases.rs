@@ -88,7 +88,10 @@ pub const CASES: &[Case] = &[
     case("softmax", USUAL, "b=48 s=128", "b=3 s=20", "(%x: f32[b, s, s]) -> (%z) {
   %z = softmax %x {axis = 2}
 }"),
-    case("softmax_long", WIDE, "b=3 s=100000", "b=2 s=3000", "(%x: f32[b, s]) -> (%z) {
+    case("softmax_long", WIDE, "b=16 s=100000", "b=2 s=3000", "(%x: f32[b, s]) -> (%z) {
+  %z = softmax %x {axis = 1}
+}"),
+    case("softmax_one_row", USUAL, "b=1 s=300000", "b=1 s=3000", "(%x: f32[b, s]) -> (%z) {
   %z = softmax %x {axis = 1}
 }"),
     case("softmax_inner", USUAL, "b=4 s=700 h=5", "b=2 s=30 h=3", "(%x: f32[b, s, h]) -> (%z) {

@@ -1,4 +1,5 @@
 //! From a plan to values: compile, verify, bind, launch.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::sync::Arc;
 
