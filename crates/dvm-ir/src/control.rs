@@ -5,7 +5,7 @@
 //! graph of its own: it sees only its inputs, and *symbols*: a symbol of a body that the graph around it has too is that
 //! symbol. What a control's results are called in shapes (a symbol that nothing bound before) is bound when it is executed.
 
-use crate::{DType, Dim, DimTable, Graph, Node, Op, Tensor, TensorType, Value, ValueDef, ValueId, entity};
+use crate::{DType, Dim, DimTable, Graph, HostOp, Node, Op, Tensor, TensorType, Value, ValueDef, ValueId, entity};
 
 entity!(
     /// A control of a graph.
@@ -41,6 +41,8 @@ pub enum ControlKind {
     },
     /// Indices of the elements that are not zero, `i64[rank, count]`, in row-major order.
     NonZero,
+    /// An op that the host executes.
+    Host(HostOp),
 }
 
 impl ControlKind {
@@ -52,6 +54,7 @@ impl ControlKind {
             ControlKind::Loop { .. } => "loop",
             ControlKind::Read { .. } => "read",
             ControlKind::NonZero => "nonzero",
+            ControlKind::Host(op) => op.mnemonic(),
         }
     }
     /// Number of bodies.
@@ -60,7 +63,7 @@ impl ControlKind {
         match self {
             ControlKind::If => 2,
             ControlKind::Loop { .. } => 1,
-            ControlKind::Read { .. } | ControlKind::NonZero => 0,
+            ControlKind::Read { .. } | ControlKind::NonZero | ControlKind::Host(_) => 0,
         }
     }
 }
@@ -305,6 +308,7 @@ pub fn result_type(
             let rank = operands.first().map_or(0, |t| t.shape.len());
             Ok((DType::I64, vec![Some(dims.constant(rank as i64)), None]))
         }
+        ControlKind::Host(op) => op.result_type(operands, i, dims),
         ControlKind::Read { .. } => Err("it has no results".into()),
     }
 }

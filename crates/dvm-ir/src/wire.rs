@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::dim::{DimWriter, WireDims};
 use crate::{
-    Attr, AttrKind, Check, CheckCond, ConstId, Control, ControlId, ControlKind, DType, Dim, Graph, Input,
+    Attr, AttrKind, Check, CheckCond, ConstId, Control, ControlId, ControlKind, DType, Dim, Graph, HostOp, Input,
     MAX_BODY_DEPTH, Node, NodeId, Op, Output, Tensor, TensorType, Value, ValueDef, ValueId, Violation,
 };
 
 /// First bytes of a stored graph.
 pub const GRAPH_MAGIC: [u8; 4] = *b"DVMG";
 /// Version of the format: a reader takes its own major version with the same or a lower minor version.
-pub const GRAPH_VERSION: (u16, u16) = (1, 1);
+pub const GRAPH_VERSION: (u16, u16) = (1, 2);
 const HEADER: usize = 20;
 
 /// The bytes are not a graph this version reads.
@@ -137,6 +137,8 @@ enum WireKind {
     Loop { carried: u32, scanned: u32, backward: Vec<bool> },
     Read(Vec<u32>),
     NonZero,
+    /// Since format 1.2.
+    Host { mnemonic: String, attrs: Vec<(String, i64)> },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -231,6 +233,10 @@ fn read(bytes: &[u8], depth: usize) -> Result<Graph, WireError> {
                 ControlKind::Read { elements: elements.ok_or_else(|| malformed(&"an element is no dim"))? }
             }
             WireKind::NonZero => ControlKind::NonZero,
+            WireKind::Host { mnemonic, attrs } => ControlKind::Host(
+                HostOp::from_parts(&mnemonic, &attrs)
+                    .ok_or_else(|| malformed(&format_args!("`{mnemonic}` with these attributes is no op")))?,
+            ),
         };
         let bodies = c.bodies.into_iter().map(|b| read(b, depth + 1)).collect::<Result<Vec<_>, _>>()?;
         let ids = |v: Vec<u32>| v.into_iter().map(ValueId).collect();
@@ -313,6 +319,10 @@ fn wire<'a>(g: &'a Graph, bodies: &'a [Vec<Vec<u8>>]) -> (WireGraph<'a>, WireCon
             },
             ControlKind::Read { elements } => WireKind::Read(all(elements)),
             ControlKind::NonZero => WireKind::NonZero,
+            ControlKind::Host(op) => WireKind::Host {
+                mnemonic: op.mnemonic().into(),
+                attrs: op.attrs().into_iter().map(|(n, v)| (n.into(), v)).collect(),
+            },
         },
         inputs: c.inputs.iter().map(|v| v.0).collect(),
         outputs: c.outputs.iter().map(|v| v.0).collect(),

@@ -77,6 +77,13 @@ pub enum ImportError {
         /// Why.
         reason: String,
     },
+    /// The model does not declare the rank of these inputs: import again with them in
+    /// [`ImportOptions::ranks`](crate::ImportOptions::ranks).
+    #[error("the model does not declare the rank of: {}", .inputs.join(", "))]
+    NeedsRanks {
+        /// Names of the inputs.
+        inputs: Vec<String>,
+    },
     /// The graph's structure (a rank, a number of outputs) depends on these dims: import again with them in
     /// [`ImportOptions::dims`](crate::ImportOptions::dims).
     #[error("the structure of the graph depends on the dims: {}", .symbols.join(", "))]

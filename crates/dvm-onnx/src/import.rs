@@ -26,6 +26,8 @@ pub struct ImportOptions {
     pub known: Vec<(String, Tensor)>,
     /// Symbols whose values are given: they become constants.
     pub dims: Vec<(String, i64)>,
+    /// Ranks of inputs that the model does not declare.
+    pub ranks: Vec<(String, usize)>,
     /// Which way the branches go that [`ImportError::NeedsOutcome`](crate::ImportError::NeedsOutcome) asked about, in order.
     pub outcomes: Vec<bool>,
 }
@@ -68,6 +70,7 @@ pub(crate) struct Importer<'m> {
     pub(crate) problems: Vec<Problem>,
     pub(crate) needs_values: BTreeSet<String>,
     pub(crate) needs_dims: BTreeSet<String>,
+    pub(crate) needs_ranks: BTreeSet<String>,
     pub(crate) op_counts: BTreeMap<String, usize>,
     depth: usize,
     budget: usize,
@@ -103,6 +106,7 @@ impl<'m> Importer<'m> {
             problems: vec![],
             needs_values: BTreeSet::new(),
             needs_dims: BTreeSet::new(),
+            needs_ranks: BTreeSet::new(),
             op_counts: BTreeMap::new(),
             depth: 0,
             budget: MAX_EXPANSION,
@@ -326,15 +330,18 @@ impl<'m> Importer<'m> {
             Some(_) => return unsupported("an input that is not a tensor"),
         };
         let dtype = tensor::dtype(tensor.elem_type.unwrap_or(0))?;
-        let Some(declared) = &tensor.shape else {
-            return Err(Fail::NeedsValues(vec![name.to_string()]));
+        let given = self.opts.ranks.iter().find(|(n, _)| n == name).map(|r| r.1);
+        let declared = tensor.shape.as_ref();
+        let Some(rank) = declared.map(|d| d.dim.len()).or(given) else {
+            self.needs_ranks.insert(name.to_string());
+            return Err(Fail::Poisoned);
         };
-        if declared.dim.len() > 64 {
-            return unsupported(format!("rank {}", declared.dim.len()));
+        if rank > 64 {
+            return unsupported(format!("rank {rank}"));
         }
         let mut shape = vec![];
-        for (axis, d) in declared.dim.iter().enumerate() {
-            shape.push(match &d.value {
+        for axis in 0..rank {
+            shape.push(match declared.and_then(|d| d.dim[axis].value.as_ref()) {
                 Some(dimension::Value::DimParam(p)) if !p.is_empty() => self.named_dim(p),
                 // Exporters write 0 (and -1) for "unknown"; an input that is always empty would be of no use.
                 Some(dimension::Value::DimValue(n)) if *n > 0 => self.graph.dims.constant(*n),

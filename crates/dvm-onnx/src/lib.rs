@@ -83,6 +83,9 @@ pub fn import_model(model: &ModelProto, opts: &ImportOptions) -> Result<Imported
     if !imp.problems.is_empty() {
         return Err(ImportError::Unsupported(imp.problems));
     }
+    if !imp.needs_ranks.is_empty() {
+        return Err(ImportError::NeedsRanks { inputs: imp.needs_ranks.into_iter().collect() });
+    }
     if let Some(condition) = imp.undecided {
         return Err(ImportError::NeedsOutcome { condition: Box::new(condition) });
     }
@@ -111,7 +114,7 @@ pub fn import_for<N: AsRef<str>>(
     let mut opts = opts.clone();
     // Each round adds something, so the rounds end.
     loop {
-        let (known, dims) = (opts.known.len(), opts.dims.len());
+        let before = (opts.known.len(), opts.dims.len(), opts.ranks.len());
         let error = match import_model(model, &opts) {
             Ok(done) => return Ok(done),
             Err(e) => e,
@@ -121,13 +124,17 @@ pub fn import_for<N: AsRef<str>>(
                 let given = inputs.iter().filter(|(n, _)| names.iter().any(|m| m == n.as_ref()));
                 opts.known.extend(given.map(|(n, t)| (n.as_ref().to_string(), t.clone())));
             }
+            ImportError::NeedsRanks { inputs: names } => {
+                let given = inputs.iter().filter(|(n, _)| names.iter().any(|m| m == n.as_ref()));
+                opts.ranks.extend(given.map(|(n, t)| (n.as_ref().to_string(), t.shape().len())));
+            }
             ImportError::NeedsDims { symbols } => {
                 let found = declared_dims(model, inputs);
                 opts.dims.extend(found.into_iter().filter(|(n, _)| symbols.contains(n)));
             }
             _ => return Err(error),
         }
-        if (known, dims) == (opts.known.len(), opts.dims.len()) {
+        if before == (opts.known.len(), opts.dims.len(), opts.ranks.len()) {
             return Err(error);
         }
     }
@@ -172,8 +179,9 @@ fn declared_dims<N: AsRef<str>>(model: &ModelProto, inputs: &[(N, Tensor)]) -> V
         let Some(type_proto::Value::Tensor(ty)) = info.r#type.as_ref().and_then(|t| t.value.as_ref()) else {
             continue;
         };
-        for (axis, (d, &n)) in ty.shape.iter().flat_map(|s| &s.dim).zip(t.shape()).enumerate() {
-            let symbol = match &d.value {
+        for (axis, &n) in t.shape().iter().enumerate() {
+            let declared = ty.shape.as_ref().and_then(|s| s.dim.get(axis)).and_then(|d| d.value.as_ref());
+            let symbol = match declared {
                 Some(dimension::Value::DimParam(p)) if !p.is_empty() => p.clone(),
                 _ => import::axis_symbol(name, axis),
             };

@@ -51,6 +51,8 @@ pub struct Summary {
     pub needs_values: Vec<String>,
     /// Symbols whose values decide the structure of the graph.
     pub needs_dims: Vec<String>,
+    /// Inputs whose rank the model does not declare. What their uses need is not known until it is given.
+    pub needs_ranks: Vec<String>,
     /// The first branch that decides it. What comes after is not known until it is decided.
     pub needs_outcome: Option<String>,
 }
@@ -72,6 +74,7 @@ pub(crate) fn of(model: &ModelProto, opts: &ImportOptions) -> Summary {
         opsets: imp.opsets.iter().map(|(d, v)| (d.clone(), *v)).collect(),
         needs_values: imp.needs_values.iter().cloned().collect(),
         needs_dims: imp.needs_dims.iter().cloned().collect(),
+        needs_ranks: imp.needs_ranks.iter().cloned().collect(),
         needs_outcome: imp.undecided.as_ref().map(|c| c.node.clone()),
         ops: imp.op_counts,
         weight_bytes: model.graph.as_ref().map_or(0, weight_bytes),
@@ -118,6 +121,9 @@ impl fmt::Display for Summary {
         }
         if !self.needs_dims.is_empty() {
             writeln!(f, "structure depends on the dims  {}", self.needs_dims.join(", "))?;
+        }
+        if !self.needs_ranks.is_empty() {
+            writeln!(f, "structure depends on the ranks of  {}", self.needs_ranks.join(", "))?;
         }
         if let Some(node) = &self.needs_outcome {
             writeln!(f, "structure depends on the branch  {node}")?;

@@ -500,6 +500,15 @@ impl FlowState {
                 run.held = run.held.saturating_sub(most).saturating_add(t.bytes().len() as u64);
                 vec![t]
             }
+            ControlKind::Host(op) => {
+                let args = self.values(&c.inputs)?;
+                let most = op.needs(&args);
+                run.hold(most, c)?;
+                let made = op.run(&args).map_err(|e| Error::Launch(format!("{c}: {e}")))?;
+                let bytes = made.iter().fold(0, |n, t| n + t.bytes().len() as u64);
+                run.held = run.held.saturating_sub(most).saturating_add(bytes);
+                made
+            }
             ControlKind::If => {
                 let taken = usize::from(self.number(c.inputs[0])? == 0);
                 let given = self.values(c.captured(taken))?;

@@ -102,6 +102,7 @@ fn of_onnx(bytes: &[u8], base_dir: Option<&Path>) -> Result<Inspection, Error> {
             .needs_values
             .iter()
             .chain(&s.needs_dims)
+            .chain(&s.needs_ranks)
             .chain(&s.needs_outcome)
             .cloned()
             .collect(),

@@ -56,6 +56,8 @@ pub struct Structural {
     pub inputs: Vec<String>,
     /// Symbols whose values do.
     pub symbols: Vec<String>,
+    /// Inputs whose rank the model leaves open.
+    pub ranks: Vec<String>,
     /// The first branch whose condition does.
     pub branches: Vec<String>,
 }
@@ -64,7 +66,10 @@ impl Structural {
     /// Whether the structure is known without any input.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.inputs.is_empty() && self.symbols.is_empty() && self.branches.is_empty()
+        self.inputs.is_empty()
+            && self.symbols.is_empty()
+            && self.ranks.is_empty()
+            && self.branches.is_empty()
     }
 }
 
@@ -76,12 +81,14 @@ struct Key {
     /// Shapes of all inputs, where an extent decided.
     shapes: Option<Vec<(String, Vec<usize>)>>,
     dims: Vec<(String, i64)>,
+    /// Ranks of inputs that the model leaves open.
+    ranks: Vec<(String, usize)>,
     /// Which way branches went.
     outcomes: Vec<(Arc<Outcome>, bool)>,
 }
 
-/// What decided a structure: values of inputs, extents, outcomes.
-type Before = (Vec<(String, Tensor)>, Vec<(String, i64)>, Vec<bool>);
+/// What decided a structure: values of inputs, extents, ranks, outcomes.
+type Before = (Vec<(String, Tensor)>, Vec<(String, i64)>, Vec<(String, usize)>, Vec<bool>);
 
 /// A condition that decides what the graph is, and how to get its value.
 struct Outcome {
@@ -290,6 +297,9 @@ impl Module {
             Err(dvm_onnx::ImportError::NeedsOutcome { condition }) => {
                 Structural { branches: vec![condition.node], ..Structural::default() }
             }
+            Err(dvm_onnx::ImportError::NeedsRanks { inputs }) => {
+                Structural { ranks: inputs, ..Structural::default() }
+            }
             Err(dvm_onnx::ImportError::NeedsDims { symbols }) => {
                 Structural { symbols, ..Structural::default() }
             }
@@ -487,6 +497,7 @@ impl Module {
         };
         let mut fits = |k: &Key| -> Result<bool, Error> {
             if k.dims != dims
+                || !k.ranks.iter().all(|(n, r)| inputs.iter().any(|(m, t)| n == m && t.shape().len() == *r))
                 || !k.inputs.iter().all(|(n, t)| inputs.iter().any(|(m, u)| n == m && t == u))
                 || k.shapes.as_ref().is_some_and(|s| *s != shapes())
             {
@@ -519,7 +530,7 @@ impl Module {
                         Err(e) => return Err(e.into()),
                     };
                     let decided = condition.decided;
-                    let before = (decided.known, decided.dims, decided.outcomes);
+                    let before = (decided.known, decided.dims, decided.ranks, decided.outcomes);
                     let outcome = self.outcome(before, condition.graph, condition.dim, condition.node);
                     let value = goes(&outcome)?;
                     opts.outcomes.push(value);
@@ -529,7 +540,7 @@ impl Module {
                 let shapes = (by.dims.len() > dims.len()).then(shapes);
                 let mut graph = imported.graph;
                 self.0.assume.iter().try_for_each(|c| graph.assume_stated(c)).map_err(Error::Bind)?;
-                (Arc::new(graph), Key { inputs: by.known, shapes, dims, outcomes })
+                (Arc::new(graph), Key { inputs: by.known, shapes, dims, ranks: by.ranks, outcomes })
             }
         };
         let variant = Arc::new(Variant { key, ..Variant::of(graph, self.0.how.clone()) });

@@ -312,6 +312,11 @@ impl DimTable {
         self.facts_symbols |= self.bounds[from.index()].symbols;
         self.equal.insert(id, to);
         self.assumed = true;
+        // The smaller of two is at most each, so what it equals is too: without this, `min(n, 1) <= n` would be lost with the `min`.
+        match self.atoms[id.0 as usize] {
+            Atom::Min(x, y) => [x, y].into_iter().for_each(|x| self.assume_at_most(to, x)),
+            Atom::Max(x, y) => [x, y].into_iter().for_each(|x| self.assume_at_most(x, to)),
+            _ => {}
         // A quotient that is known bounds what is divided, so that what was proved from its definition stays proved.
         if let Atom::FloorDiv(x, n) = self.atoms[id.0 as usize]
             && let Some(k) = self.as_const(n).filter(|&k| k > 0)

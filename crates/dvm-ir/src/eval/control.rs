@@ -32,6 +32,7 @@ pub(super) fn run(
             let x = args.first().ok_or_else(|| invalid("it has no operand"))?;
             Ok(vec![crate::nonzero(x).map_err(|e| fail(Fault::Invalid(e.to_string())))?])
         }
+        ControlKind::Host(op) => op.run(args).map_err(|e| fail(Fault::Invalid(e.to_string()))),
         ControlKind::If => {
             let taken = usize::from(!flag(args.first()).map_err(fail)?);
             let from = 1 + if taken == 0 { 0 } else { c.captured(0).len() };

@@ -19,6 +19,7 @@ mod scalar;
 mod tests;
 
 pub use kernel::{eval_kernel, eval_plan};
+pub(crate) use scalar::arithmetic;
 
 use array::Array;
 

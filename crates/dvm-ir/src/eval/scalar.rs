@@ -3,7 +3,7 @@
 //! Floats are computed in f64 and rounded to their dtype; for f32 and narrower the double rounding of `+ - * / sqrt` is
 //! innocuous (53 >= 2*24 + 2). Integers are computed in i128 and wrapped.
 
-use crate::{BinaryOp, DType, UnaryOp, dtype::round_to_odd};
+use crate::{BinaryOp, DType, Scalar, UnaryOp, dtype::round_to_odd};
 
 /// `x` rounded to nearest even in a float dtype.
 pub(super) fn round(x: f64, dtype: DType) -> f64 {
@@ -256,6 +256,16 @@ fn int_pow(a: i128, b: i128) -> i128 {
         e >>= 1;
     }
     power
+}
+
+/// `a op b` in a dtype, rounded or wrapped, for an op that is defined for every pair.
+pub(crate) fn arithmetic(op: BinaryOp, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
+    if let (true, Some(f)) = (dtype.is_float(), binary_float(op)) {
+        return Scalar::Float(round(f(a.as_f64(), b.as_f64()), dtype));
+    }
+    let f = binary_int(op, dtype);
+    let value = f.and_then(|f| f(exact(a.as_i64(), dtype), exact(b.as_i64(), dtype)));
+    Scalar::Int(wrap(value.unwrap_or(0), dtype))
 }
 
 /// A comparison; `None` for other ops.

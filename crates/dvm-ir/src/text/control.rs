@@ -6,7 +6,7 @@ use super::ParseError;
 use super::lex::Tok;
 use super::parse::Parser;
 use super::print::BODY_WORDS;
-use crate::{ControlKind, Graph, MAX_BODY_DEPTH, TensorType};
+use crate::{ControlKind, Graph, HostOp, MAX_BODY_DEPTH, TensorType};
 
 /// Most dims that bodies start with, all bodies together: each begins with those of the graph around it.
 const MAX_INHERITED: usize = 1 << 20;
@@ -20,7 +20,7 @@ pub(super) struct Target {
 }
 
 pub(super) fn is_control(word: &str) -> bool {
-    matches!(word, "if" | "loop" | "nonzero" | "read")
+    matches!(word, "if" | "loop" | "nonzero" | "read") || HostOp::is_mnemonic(word)
 }
 
 impl Parser<'_> {
@@ -43,7 +43,8 @@ impl Parser<'_> {
                 self.expect("=")?;
                 ControlKind::Read { elements: self.list("[", "]", Self::element)? }
             }
-            _ => self.loop_kind(targets.len())?,
+            "loop" => self.loop_kind(targets.len())?,
+            _ => self.host_kind(mnemonic)?,
         };
         let end = self.end();
         let mut bodies = vec![];
@@ -68,6 +69,26 @@ impl Parser<'_> {
             self.define(t.key, t.span, v)?;
         }
         Ok(())
+    }
+
+    /// `{axis = 1, largest = 1}`, or nothing.
+    fn host_kind(&mut self, mnemonic: &str) -> Result<ControlKind, ParseError> {
+        let place = self.span();
+        let mut attrs = vec![];
+        if self.eat("{") {
+            while !self.eat("}") {
+                let name = self.text().to_string();
+                self.bump();
+                self.expect("=")?;
+                attrs.push((name, self.integer("a number")?));
+                if self.text() != "}" {
+                    self.expect(",")?;
+                }
+            }
+        }
+        let op = HostOp::from_parts(mnemonic, &attrs);
+        op.map(ControlKind::Host)
+            .ok_or_else(|| ParseError::new(place, format!("these are not the attributes of `{mnemonic}`")))
     }
 
     /// `{carried = 1, scanned = 1, backward = [0]}`.

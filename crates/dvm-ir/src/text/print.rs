@@ -241,6 +241,12 @@ impl<'a> Printer<'a> {
                 }
                 put!(self, "}}");
             }
+            ControlKind::Host(op) => {
+                let attrs: Vec<String> = op.attrs().iter().map(|(n, v)| format!("{n} = {v}")).collect();
+                if !attrs.is_empty() {
+                    put!(self, " {{{}}}", attrs.join(", "));
+                }
+            }
             ControlKind::If | ControlKind::NonZero => {}
         }
         for (i, body) in c.bodies.iter().enumerate() {

@@ -135,6 +135,10 @@ impl Graph {
                     )
             }
             ControlKind::NonZero => counts(r, "operands", inputs, 1) && counts(r, "results", results, 1),
+            ControlKind::Host(op) => {
+                let arity = op.arity();
+                counts(r, "operands", inputs, arity.0) && counts(r, "results", results, arity.1)
+            }
         };
         if !ok {
             return;

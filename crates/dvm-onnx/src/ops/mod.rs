@@ -12,6 +12,7 @@ mod quant;
 mod rearrange;
 mod recurrent;
 mod reduce;
+mod scatter;
 mod shape;
 
 use crate::cx::{Cx, Outs};
@@ -54,6 +55,7 @@ pub fn table() -> &'static [Family] {
         Family { name: "rearrangement", rows: rearrange::ROWS },
         Family { name: "constants and ranges", rows: create::ROWS },
         Family { name: "gather", rows: index::ROWS },
+        Family { name: "scatter, order and selection", rows: scatter::ROWS },
         Family { name: "products", rows: matmul::ROWS },
         Family { name: "convolution and pooling", rows: conv::ROWS },
         Family { name: "normalisation", rows: norm::ROWS },
