@@ -90,6 +90,25 @@ xflags::xflags! {
             /// Raise the iteration counts of the randomised ones.
             optional --full
         }
+        /// Runs the kernel cases as graph, stream and ONNX model, on the host and for each NPU; prints a row per kind and every failure.
+        cmd conformance {
+            /// Cases, one JSON object a line (default: cases/kernel-cases.jsonl in DVM_SHARED or beside the repository).
+            optional --cases path: PathBuf
+            /// Only cases whose id matches this; `*` stands for anything.
+            optional --only glob: String
+            /// The heavy ones too, compared with one kernel per op.
+            optional --heavy
+            /// Only what takes a second or less.
+            optional --quick
+            /// One JSON object.
+            optional --json
+            /// Write each case as an ONNX model with its inputs and expected outputs instead.
+            optional --dump dir: PathBuf
+            /// With --dump: run each with this `dvm` command and compare.
+            optional --with path: PathBuf
+            /// Markdown file whose generated part is replaced.
+            optional --docs path: PathBuf
+        }
         /// Runs the node tests of the Python package `onnx`; prints passed / in scope per op and every failure.
         cmd onnx-suite {
             /// Python interpreter that has the package (default `python3`).

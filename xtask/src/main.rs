@@ -4,6 +4,7 @@
 
 mod ci;
 mod codegen;
+mod conformance;
 mod demo_model;
 mod flags;
 mod fuzz;
@@ -54,6 +55,21 @@ fn main() -> anyhow::Result<()> {
         }
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
+        XtaskCmd::Conformance(a) => {
+            let opts = conformance::Options {
+                cases: a.cases,
+                only: a.only,
+                heavy: a.heavy,
+                quick: a.quick,
+                json: a.json,
+                dump: a.dump,
+                with: a.with,
+                docs: a.docs,
+            };
+            if !conformance::run(&opts)? {
+                std::process::exit(1);
+            }
+        }
         XtaskCmd::OnnxSuite(a) => {
             let opts = onnx_suite::Options {
                 python: a.python,

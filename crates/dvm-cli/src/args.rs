@@ -98,6 +98,7 @@ Examples:
   dvm run model.onnx --dim batch=1 --dim seq=7,64,128     three lengths, one session
   dvm run model.onnx --inputs in.npz --outputs out.npz
   dvm run model.onnx --input ids=ids.npy --repeat 100 --json
+  dvm run model.onnx --inputs in.npz --golden out.npz      outputs by name; right where |o - r| <= atol + rtol * |r|
   dvm run model.onnx --golden steps.npz --rtol 1e-3       in.NAME/out.NAME, or sK.in.NAME/sK.out.NAME for steps
   dvm run kernel.dvmasm --inputs in.npz                   arguments by name; any shape of as many elements will do
 
@@ -121,15 +122,15 @@ pub(crate) struct RunArgs {
     /// Write the outputs of the last run.
     #[arg(long, value_name = "F.npz")]
     pub(crate) outputs: Option<PathBuf>,
-    /// Inputs and expected outputs; may be repeated, all in one session.
+    /// Expected outputs: NAME, or with inputs in.NAME and out.NAME; may be repeated, all in one session.
     #[arg(long, value_name = "F.npz")]
     pub(crate) golden: Vec<PathBuf>,
-    /// Relative tolerance of --golden.
-    #[arg(long, default_value_t = 1e-3, requires = "golden", value_parser = tolerance)]
-    pub(crate) rtol: f64,
-    /// Absolute tolerance of --golden.
-    #[arg(long, default_value_t = 1e-4, requires = "golden", value_parser = tolerance)]
-    pub(crate) atol: f64,
+    /// Relative tolerance of --golden [default: 1e-3 for float32 and float64, 4e-3 for float16, 2e-2 for bfloat16; others exact]
+    #[arg(long, requires = "golden", value_parser = tolerance)]
+    pub(crate) rtol: Option<f64>,
+    /// Absolute tolerance of --golden [default: 1e-4, 1e-3 for float16, 1e-2 for bfloat16; others exact]
+    #[arg(long, requires = "golden", value_parser = tolerance)]
+    pub(crate) atol: Option<f64>,
     /// Run each shape N times.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
@@ -155,7 +156,7 @@ pub(crate) struct EngineArgs {
     /// Machine to compile for: a name (host-ref, ascend-910b2, ..) or a TOML file; the machine at hand by default.
     #[arg(long, value_name = "SPEC", visible_alias = "target")]
     pub(crate) spec: Option<String>,
-    /// Most bytes of workspace, inputs and outputs; by default 768 MiB and 64 times the size of the model.
+    /// Most bytes of workspace, inputs and outputs; by default 768 MiB, 64 times the size of the model and 16 times that of given arrays.
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_memory: Option<u64>,
     /// A condition on symbols that holds for all inputs, e.g. `s0 = s1`, `s0 % 64 == 0`, `s0 <= 4096`; may be repeated. Fusion

@@ -76,7 +76,7 @@ pub(crate) fn complete(
         .zip(&shapes)
         .map(|(input, shape)| {
             if let Some((n, t)) = given.iter().find(|(n, _)| *n == input.name) {
-                return Ok((n.clone(), t.clone()));
+                return Ok((n.clone(), npz::stored_as(t.clone(), graph.dtype(input.value))));
             }
             let tensor = dvm::fill::fill(&input.name, graph.dtype(input.value), shape)
                 .with_context(|| format!("input `{}`", input.name))?;
@@ -91,6 +91,18 @@ pub(crate) struct GoldenStep {
     pub(crate) label: String,
     pub(crate) inputs: Named,
     pub(crate) outputs: Named,
+    /// Arrays of an archive that names them as they are: outputs, and whatever else has the name of an input.
+    pub(crate) plain: Named,
+}
+
+/// Step and rest of a name like `in.NAME` or `s3.out.NAME`; `None` for any other.
+fn kind_of(name: &str) -> Option<(Option<&str>, &str)> {
+    let step = name.strip_prefix('s').and_then(|r| r.split_once('.'));
+    let (step, rest) = match step.filter(|(k, _)| !k.is_empty() && k.bytes().all(|b| b.is_ascii_digit())) {
+        Some((k, rest)) => (Some(k), rest),
+        None => (None, name),
+    };
+    (rest.starts_with("in.") || rest.starts_with("out.")).then_some((step, rest))
 }
 
 /// The steps of golden files, in order: `in.NAME`/`out.NAME` is one step, `sK.in.NAME`/`sK.out.NAME` are steps K.
@@ -99,12 +111,16 @@ pub(crate) fn goldens(files: &[PathBuf]) -> Result<Vec<GoldenStep>> {
     for file in files {
         let stem = file.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
         let mut steps: BTreeMap<Option<usize>, GoldenStep> = BTreeMap::new();
-        for (name, tensor) in npz::load_npz(file)? {
-            let (step, rest) = match name.strip_prefix('s').and_then(|r| r.split_once('.')) {
-                Some((k, rest)) if !k.is_empty() && k.bytes().all(|b| b.is_ascii_digit()) => {
-                    (Some(k.parse::<usize>().with_context(|| format!("{stem}: `{name}`"))?), rest)
-                }
-                _ => (None, name.as_str()),
+        let arrays = npz::load_npz(file)?;
+        if arrays.iter().all(|(n, _)| kind_of(n).is_none()) && !arrays.is_empty() {
+            all.push(GoldenStep { label: stem, plain: arrays, ..GoldenStep::default() });
+            continue;
+        }
+        for (name, tensor) in arrays {
+            let (step, rest) = kind_of(&name).unwrap_or((None, name.as_str()));
+            let step = match step {
+                Some(k) => Some(k.parse::<usize>().with_context(|| format!("{stem}: `{name}`"))?),
+                None => None,
             };
             let entry = steps.entry(step).or_default();
             if let Some(n) = rest.strip_prefix("in.") {

@@ -19,6 +19,7 @@ mod infer;
 pub mod kernel;
 mod op;
 pub mod plan;
+mod strided;
 mod tensor;
 #[doc(hidden)]
 pub mod testing;
@@ -41,6 +42,7 @@ pub use infer::{MAX_RANK, infer};
 pub use kernel::Kernel;
 pub use op::*;
 pub use plan::Plan;
+pub use strided::{GroupAxis, ViewStep, strided_index, strided_store, strided_view};
 pub use tensor::{Element, Tensor, TensorError};
 pub use text::{ParseError, TextOptions};
 pub use verify::Violation;

@@ -492,7 +492,7 @@ mod tests {
         check(|b| b.clear(), "not a stored graph: it starts with \"\"");
         check(|b| b[0] = b'X', "not a stored graph: it starts with \"XVMG\"");
         check(|b| b.truncate(9), "a stored graph of 20 bytes has 9");
-        check(|b| b[4] = 9, "the graph is stored in format 9.1, this version reads up to 1.1");
+        check(|b| b[4] = 9, "the graph is stored in format 9.2, this version reads up to 1.2");
         check(|b| b.truncate(b.len() - 1), "a stored graph of ");
         check(|b| b[30] ^= 1, "the checksum is ");
         check(

@@ -395,7 +395,7 @@ fn branches_and_functions() {
 fn problems_are_listed_together() {
     let mut m = model(13)
         .input("x", F, "n")
-        .node("Unique(x) -> a", &[])
+        .node("DeformConv(x) -> a", &[])
         .node("Relu(a) -> b", &[])
         .node("Frobnicate(x) -> c", &[])
         .node("Softmax(x) -> d", &[("axis", A::I(7))])
@@ -407,7 +407,7 @@ fn problems_are_listed_together() {
     assert_eq!(
         got,
         [
-            "Unique \"/nz\": not supported: the op is not imported (docs/onnx.md lists those that are)",
+            "DeformConv \"/nz\": not supported: the op is not imported (docs/onnx.md lists those that are)",
             "Frobnicate \"Frobnicate making c\": not supported: the op is not imported (docs/onnx.md lists those that are)",
             "Softmax \"Softmax making d\": invalid: axis 7 of a rank-1 tensor",
         ]

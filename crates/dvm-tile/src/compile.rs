@@ -10,6 +10,7 @@ use crate::cost::Model;
 use crate::cube::{self, Blocks, Pack};
 use crate::emit::{Emit, Emitted};
 use crate::error::{Fault, TileError};
+use crate::hint::TileHint;
 use crate::legal::Legal;
 use crate::lower;
 use crate::place::Placer;
@@ -42,6 +43,7 @@ pub struct Scratch {
     ask: tile::Ask,
     pub(crate) plan: crate::plan::PlanScratch,
     pub(crate) check: bool,
+    hints: Vec<TileHint>,
 }
 
 impl Default for Scratch {
@@ -60,6 +62,7 @@ impl Default for Scratch {
             ask: tile::Ask::default(),
             plan: crate::plan::PlanScratch::default(),
             check: crate::CHECKS,
+            hints: vec![],
         }
     }
 }
@@ -82,6 +85,11 @@ impl Scratch {
     /// all cores take part: 131072 at first. No value depends on it. For tests.
     pub fn split(&mut self, elements: u64) {
         self.split = elements;
+    }
+    /// Tilings that vector kernels get from now on, as far as they can.
+    pub fn hint(&mut self, hints: &[TileHint]) {
+        self.hints.clear();
+        self.hints.extend_from_slice(hints);
     }
 }
 
@@ -356,7 +364,8 @@ fn attempt_at(
         cube::emit(&mut e, &product, &blocks, spec, ring)?;
         return Ok((Some(blocks), 1));
     }
-    tile::choose(&mut s.space, &s.model, spec, limit, strict, &mut s.ask)?;
+    let asked = (&mut s.ask, s.hints.as_slice());
+    tile::choose(&mut s.space, &s.model, spec, limit, strict, asked)?;
     // A running sum from the end, in pieces: walk the axis backwards.
     let seq = s.space.seq();
     for v in 0..s.space.vals.len() {

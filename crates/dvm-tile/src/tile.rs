@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::cost::Model;
 use crate::error::Fault;
+use crate::hint::{self, TileHint};
 use crate::report::{Candidate, Forced};
 use crate::space::{Fold, Mask, NONE, Node, Space};
 
@@ -37,7 +38,7 @@ pub(crate) fn choose(
     spec: &MachineSpec,
     limit: u64,
     strict: bool,
-    ask: &mut Ask,
+    (ask, hints): (&mut Ask, &[TileHint]),
 ) -> Result<(), Fault> {
     for f in &mut sp.folds {
         f.cut(f.n);
@@ -62,6 +63,10 @@ pub(crate) fn choose(
     };
     fit(sp, model, limit, grain)?;
     spread(sp, model, spec, grain, ask);
+    if !hints.is_empty() {
+        hint::apply(sp, model, limit, hints);
+        limit_loops(sp);
+    }
     if strict {
         straighten(sp);
     }
@@ -324,7 +329,7 @@ fn cut_into(sp: &mut Space, target: u64, grain: Grain) {
 }
 
 /// Whether walked folds lie on both sides of a kept one: cut in pieces it would be ragged inside a reduction's outer count.
-fn enclosed(sp: &Space, f: usize) -> bool {
+pub(crate) fn enclosed(sp: &Space, f: usize) -> bool {
     let wide = |f: &Fold| f.walked && f.tile > 1;
     sp.folds[..f].iter().any(wide) && sp.folds[f + 1..].iter().any(wide)
 }

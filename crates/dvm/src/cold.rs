@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use dvm_ir::DimValues;
 use dvm_npu::MachineSpec;
-use dvm_tile::Scratch;
+use dvm_tile::{Scratch, TileHint};
 use dvm_vm::BuildOptions;
 
 use crate::Error;
@@ -54,6 +54,7 @@ pub(crate) struct Work {
     spec: Arc<MachineSpec>,
     check: bool,
     build: BuildOptions,
+    tiles: Vec<TileHint>,
     slots: Mutex<Vec<Slot>>,
     changed: Condvar,
 }
@@ -64,10 +65,10 @@ impl Work {
         groups: Arc<Groups>,
         values: DimValues,
         spec: Arc<MachineSpec>,
-        (check, build): (bool, BuildOptions),
+        (check, build, tiles): (bool, BuildOptions, Vec<TileHint>),
     ) -> Work {
         let slots = Mutex::new(groups.list.iter().map(|_| Slot::Waiting).collect());
-        Work { variant, groups, values, spec, check, build, slots, changed: Condvar::new() }
+        Work { variant, groups, values, spec, check, build, tiles, slots, changed: Condvar::new() }
     }
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,6 +76,7 @@ impl Work {
     fn make(&self, i: usize, scratch: &mut Scratch) -> Result<Made, Error> {
         let (begun, mut packing_us) = (Instant::now(), 0.0);
         scratch.check(self.check);
+        scratch.hint(&self.tiles);
         let plan = &self.groups.list[i].plan;
         let encoded =
             encode(&self.variant, plan, &self.values, (&self.spec, &self.build), scratch, &mut packing_us)?;

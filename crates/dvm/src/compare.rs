@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dvm_ir::Tensor;
+use dvm_ir::{DType, Tensor};
 
 /// How far values may differ: `|o - r| <= atol + rtol * |r|`. NaN equals NaN, infinities must be equal, integers and
 /// bools exact.
@@ -17,6 +17,20 @@ pub struct Tolerance {
 impl Default for Tolerance {
     fn default() -> Self {
         Tolerance { rtol: 1e-3, atol: 1e-4 }
+    }
+}
+
+impl Tolerance {
+    /// What outputs of a dtype are compared with unless told otherwise: two models of one network that round at different places
+    /// differ by a few units in the last place of the narrowest dtype on the way. Integers and bools are exact.
+    #[must_use]
+    pub fn of(dtype: DType) -> Tolerance {
+        match dtype {
+            DType::F16 => Tolerance { rtol: 4e-3, atol: 1e-3 },
+            DType::BF16 => Tolerance { rtol: 2e-2, atol: 1e-2 },
+            d if d.is_float() => Tolerance::default(),
+            _ => Tolerance { rtol: 0.0, atol: 0.0 },
+        }
     }
 }
 
@@ -56,6 +70,19 @@ impl fmt::Display for Difference {
             ),
         }
     }
+}
+
+/// Largest `|o - r| / |r|` where both are finite and `r` is not 0.
+#[must_use]
+pub fn max_relative(got: &Tensor, expected: &Tensor) -> f64 {
+    let n = got.len().min(expected.len());
+    (0..n)
+        .map(|i| {
+            let r = expected.get(i).as_f64();
+            (got.get(i).as_f64() - r).abs() / r.abs()
+        })
+        .filter(|d| d.is_finite())
+        .fold(0.0, f64::max)
 }
 
 /// Largest `|o - r|` where both are finite and the shapes agree.

@@ -142,6 +142,7 @@ impl Engine {
         packing_us: &mut f64,
     ) -> Result<Encoded, Error> {
         self.scratch.check(self.options.check);
+        self.scratch.hint(&self.options.tiles);
         let build = self.build_options();
         encode(variant, plan, values, (&self.spec, &build), &mut self.scratch, packing_us)
     }

@@ -38,6 +38,7 @@ pub use dvm_onnx as onnx;
 pub use bisect::{Bisection, Culprit, bisect};
 pub use bundle::{BundleSession, compile_bundle, read_bundle};
 pub use check::{CheckReport, check};
+pub use dvm_tile::TileHint;
 pub use error::Error;
 pub use flow::{Stage, StageNote};
 pub use inspect::Inspection;

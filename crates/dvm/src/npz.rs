@@ -185,7 +185,7 @@ pub fn load_npz(path: &Path) -> Result<Vec<(String, Tensor)>, NpzError> {
 }
 
 /// Bytes that the arrays of an archive may take beyond four times its size: a small file must not be able to exhaust the machine.
-const MAX_INFLATION: u64 = 256 << 20;
+const MAX_INFLATION: u64 = 2 << 30;
 
 /// Reads every array of an archive; `name` is used in errors.
 ///
@@ -234,6 +234,23 @@ pub fn save_npz(path: &Path, arrays: &[(String, Tensor)]) -> Result<(), NpzError
     }
     let data = zip.finish().map_err(|e| zip_error(&e))?.into_inner();
     write_whole(path, &data).map_err(|source| NpzError::Io { path: name.clone(), source })
+}
+
+/// An array as a tensor of another dtype, where files have no name for that dtype: bfloat16 may be stored as its bits in `<u2`, or
+/// as the float32 it was made from, which is rounded. Any other array stays as it is.
+#[must_use]
+pub fn stored_as(t: Tensor, dtype: DType) -> Tensor {
+    match (dtype, t.dtype()) {
+        (DType::BF16, DType::U16) => Tensor::from_bytes(DType::BF16, t.shape(), t.bytes()).unwrap_or(t),
+        (DType::BF16, DType::F32 | DType::F64) => match Tensor::zeros(DType::BF16, t.shape()) {
+            Ok(mut out) => {
+                (0..t.len()).for_each(|i| out.set(i, t.get(i)));
+                out
+            }
+            Err(_) => t,
+        },
+        _ => t,
+    }
 }
 
 /// Writes a file so that it appears whole or not at all.

@@ -1,6 +1,7 @@
 //! What a session may be told.
 
 use dvm_npu::MachineSpec;
+use dvm_tile::TileHint;
 
 use crate::Error;
 #[cfg(doc)]
@@ -34,6 +35,8 @@ pub struct Options {
     /// Verify and hazard-check what is compiled and panic on a defect. On in builds with debug assertions or the feature
     /// `checked`.
     pub check: bool,
+    /// Tilings that are asked for instead of what the cost model finds. Values do not depend on them.
+    pub tiles: Vec<TileHint>,
     /// Let a stream encode its next program while the last one runs. The values are the same either way.
     pub overlap: bool,
 }
@@ -52,6 +55,7 @@ impl Default for Options {
             assume: vec![],
             traffic: false,
             check: dvm_tile::CHECKS,
+            tiles: vec![],
             overlap: true,
         }
     }

@@ -272,7 +272,7 @@ impl Session {
             (weights, grouped)
         } else {
             let (spec, check) = (self.engine.spec.clone(), self.engine.options.check);
-            let how = (check, self.engine.build_options());
+            let how = (check, self.engine.build_options(), self.engine.options.tiles.clone());
             let work = Work::new(programs.variant.clone(), groups.clone(), self.values.clone(), spec, how);
             let timed = (start, &mut report);
             let (grouped, weights) = self.engine.cold(

@@ -20,9 +20,18 @@ use crate::args::EngineArgs;
 /// Session options from the command line, for a model file of this size: a small file must not be able to exhaust the
 /// machine.
 pub(crate) fn options(engine: &EngineArgs, model_bytes: u64) -> Result<Options> {
+    options_for(engine, model_bytes, 0)
+}
+
+/// The same where arrays of so many bytes are given.
+pub(crate) fn options_for(engine: &EngineArgs, model_bytes: u64, given_bytes: u64) -> Result<Options> {
     let mut options = Options::from_env()?;
     options.assume.clone_from(&engine.assume);
-    options.max_bytes = engine.max_memory.unwrap_or((768 << 20) + model_bytes.saturating_mul(64));
+    options.max_bytes = engine.max_memory.unwrap_or(
+            (768u64 << 20)
+                .saturating_add(model_bytes.saturating_mul(64))
+                .saturating_add(given_bytes.saturating_mul(16)),
+        );
     options.timeout = engine.timeout;
     options.threads = engine.threads.map(usize::from);
     if let Some(spec) = &engine.spec {

@@ -1,13 +1,13 @@
 //! `dvm run`.
 
 use anyhow::{Context, Result, bail};
-use dvm::compare::{Tolerance, compare};
-use dvm::{BundleSession, FileKind, Module, Outputs, RunReport, Session, npz, read_bundle};
+use dvm::compare::{Tolerance, compare, max_difference, max_relative};
+use dvm::{BundleSession, FileKind, Module, Outputs, RunReport, Session, Tensor, npz, read_bundle};
 use serde_json::json;
 
 use crate::args::RunArgs;
-use crate::cmd::{file_size, options, say, say_json};
-use crate::inputs::{Named, complete, dim_runs, given, goldens};
+use crate::cmd::{file_size, options_for, say, say_json};
+use crate::inputs::{GoldenStep, Named, complete, dim_runs, given, goldens};
 use crate::table::{Table, thousands};
 use crate::{Outcome, Usage};
 
@@ -22,7 +22,7 @@ enum Engine {
 }
 
 impl Engine {
-    fn open(a: &RunArgs) -> Result<Engine> {
+    fn open(a: &RunArgs, given_bytes: u64) -> Result<Engine> {
         let bytes = std::fs::read(&a.model).with_context(|| a.model.display().to_string())?;
         let kind = FileKind::of(&bytes);
         if matches!(kind, FileKind::Bundle | FileKind::Assembly) {
@@ -30,7 +30,7 @@ impl Engine {
             let name = a.model.display().to_string();
             let open = || -> Result<BundleSession> {
                 let bundle = read_bundle(&name, &bytes)?;
-                let options = options(&a.engine, file_size(&a.model))?;
+                let options = options_for(&a.engine, file_size(&a.model), given_bytes)?;
                 Ok(BundleSession::new(bundle, weights.as_ref(), &options)?)
             };
             let session = Box::new(open().with_context(|| name.clone())?);
@@ -40,7 +40,7 @@ impl Engine {
             bail!(Usage(format!("--weights is for bundles; {} is a model", a.model.display())));
         }
         let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
-        let mut options = options(&a.engine, file_size(&a.model))?;
+        let mut options = options_for(&a.engine, file_size(&a.model), given_bytes)?;
         options.traffic = a.traffic;
         Ok(Engine::Model(Box::new(Session::new(&module, options)?)))
     }
@@ -68,6 +68,22 @@ impl Engine {
             }
         }
     }
+    /// Splits arrays by name to inputs and expected outputs.
+    fn sort(&self, plain: Named, given: &Named, dims: &[(String, i64)]) -> Result<(Named, Named)> {
+        let outputs: Vec<String> = match self {
+            Engine::Model(s) => {
+                let all: Named = given.iter().chain(&plain).cloned().collect();
+                s.module().graph(&all, dims)?.outputs.iter().map(|o| o.name.clone()).collect()
+            }
+            Engine::Bundle { session: s, .. } => s.bundle().outputs.iter().map(|p| p.name.clone()).collect(),
+        };
+        let (out, rest): (Named, Named) = plain.into_iter().partition(|(n, _)| outputs.contains(n));
+        if out.is_empty() {
+            let names: Vec<&str> = rest.iter().map(|(n, _)| n.as_str()).collect();
+            bail!("no expected output among {}; the outputs are {}", names.join(", "), outputs.join(", "));
+        }
+        Ok((rest, out))
+    }
     fn run_into(&mut self, inputs: &Named, outputs: &mut Outputs) -> Result<()> {
         match self {
             Engine::Model(s) => s.run_into(inputs, outputs)?,
@@ -90,13 +106,81 @@ struct Job {
     expected: Named,
 }
 
+/// An output beside what it should be.
+struct Verdict {
+    label: String,
+    name: String,
+    shape: String,
+    tol: Tolerance,
+    absolute: f64,
+    relative: f64,
+    difference: Option<String>,
+}
+
+impl Verdict {
+    fn new(job: &Job, name: &str, got: Option<&Tensor>, expected: &Tensor, a: &RunArgs) -> Verdict {
+        let label = job.label.clone();
+        let Some(got) = got else {
+            let difference = Some("does not exist".to_string());
+            let shape = format!("{}{:?}", expected.dtype(), expected.shape());
+            let tol = Tolerance::of(expected.dtype());
+            return Verdict { label, name: name.into(), shape, tol, absolute: 0.0, relative: 0.0, difference };
+        };
+        let expected = npz::stored_as(expected.clone(), got.dtype());
+        let default = Tolerance::of(got.dtype());
+        let tol =
+            Tolerance { rtol: a.rtol.unwrap_or(default.rtol), atol: a.atol.unwrap_or(default.atol) };
+        Verdict {
+            label,
+            name: name.into(),
+            shape: format!("{}{:?}", got.dtype(), got.shape()),
+            tol,
+            absolute: max_difference(got, &expected),
+            relative: max_relative(got, &expected),
+            difference: compare(got, &expected, tol).err().map(|d| d.to_string()),
+        }
+    }
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "step": self.label, "output": self.name, "type": self.shape, "rtol": self.tol.rtol, "atol": self.tol.atol,
+            "max_absolute": self.absolute, "max_relative": self.relative, "difference": self.difference,
+        })
+    }
+}
+
+/// A row an output.
+fn comparison(verdicts: &[Verdict]) -> String {
+    let mut table =
+        Table::new(&["step", "output", "type", "rtol", "atol", "max |o-r|", "max |o-r|/|r|", "verdict"]);
+    for v in verdicts.iter().take(MAX_ROWS) {
+        table.row(vec![
+            v.label.clone(),
+            v.name.clone(),
+            v.shape.clone(),
+            format!("{:e}", v.tol.rtol),
+            format!("{:e}", v.tol.atol),
+            format!("{:.3e}", v.absolute),
+            format!("{:.3e}", v.relative),
+            if v.difference.is_none() { "right".into() } else { "differs".into() },
+        ]);
+    }
+    let more = verdicts.len().saturating_sub(MAX_ROWS);
+    if more > 0 { format!("{table}and {more} more\n") } else { table.to_string() }
+}
+
+fn bytes_of(arrays: &Named) -> u64 {
+    arrays.iter().map(|(_, t)| t.bytes().len() as u64).sum()
+}
+
 pub(crate) fn run(a: &RunArgs) -> Result<Outcome> {
-    let mut engine = Engine::open(a)?;
-    let jobs = jobs(a, &engine)?;
+    let given = given(a.inputs.as_deref(), &a.input)?;
+    let steps = goldens(&a.golden)?;
+    let arrays = steps.iter().flat_map(|s| [&s.inputs, &s.outputs, &s.plain]).chain([&given]);
+    let mut engine = Engine::open(a, arrays.map(bytes_of).sum())?;
+    let jobs = jobs(a, &engine, given, steps)?;
     let mut outputs = Outputs::new();
     let mut reports = Vec::new();
-    let mut failures = Vec::new();
-    let tol = Tolerance { rtol: a.rtol, atol: a.atol };
+    let mut verdicts = Vec::new();
     let progress = progress(jobs.len() as u64 * u64::from(a.repeat), a.json);
     for job in &jobs {
         for _ in 0..a.repeat {
@@ -105,14 +189,7 @@ pub(crate) fn run(a: &RunArgs) -> Result<Outcome> {
             progress.inc(1);
         }
         for (name, expected) in &job.expected {
-            match outputs.get(name) {
-                None => failures.push(format!("{}: output `{name}` does not exist", job.label)),
-                Some(got) => {
-                    if let Err(d) = compare(got, expected, tol) {
-                        failures.push(format!("{}: output `{name}` {d}", job.label));
-                    }
-                }
-            }
+            verdicts.push(Verdict::new(job, name, outputs.get(name), expected, a));
         }
     }
     progress.finish_and_clear();
@@ -120,29 +197,35 @@ pub(crate) fn run(a: &RunArgs) -> Result<Outcome> {
         let all: Named = outputs.iter().map(|(n, t)| (n.clone(), t.clone())).collect();
         npz::save_npz(path, &all)?;
     }
+    let failures: Vec<String> = verdicts
+        .iter()
+        .filter_map(|v| Some(format!("{}: output `{}` {}", v.label, v.name, v.difference.as_ref()?)))
+        .collect();
     if a.json {
         let mut doc =
             json!({ "version": 1, "runs": reports.iter().map(|(_, r)| report_json(r)).collect::<Vec<_>>() });
         if !a.golden.is_empty() {
             doc["differences"] = json!(failures);
+            doc["outputs"] = verdicts.iter().map(Verdict::json).collect();
         }
         say_json(&doc)?;
     } else {
         say(&describe(&reports, &outputs, a))?;
+        if !verdicts.is_empty() {
+            say(&comparison(&verdicts))?;
+        }
     }
     if failures.is_empty() {
         return Ok(Outcome::Right);
     }
-    eprintln!("values differ (rtol {:e}, atol {:e}):", a.rtol, a.atol);
+    eprintln!("values differ:");
     for f in &failures {
         eprintln!("  {f}");
     }
     Ok(Outcome::ValuesDiffer)
 }
 
-fn jobs(a: &RunArgs, engine: &Engine) -> Result<Vec<Job>> {
-    let given = given(a.inputs.as_deref(), &a.input)?;
-    let steps = goldens(&a.golden)?;
+fn jobs(a: &RunArgs, engine: &Engine, given: Named, steps: Vec<GoldenStep>) -> Result<Vec<Job>> {
     if steps.is_empty() {
         return dim_runs(&a.dim)?
             .iter()
@@ -158,7 +241,13 @@ fn jobs(a: &RunArgs, engine: &Engine) -> Result<Vec<Job>> {
     };
     steps
         .into_iter()
-        .map(|step| {
+        .map(|mut step| {
+            if !step.plain.is_empty() {
+                let plain = std::mem::take(&mut step.plain);
+                (step.inputs, step.outputs) =
+                    engine.sort(plain, &given, &dims).with_context(|| step.label.clone())?;
+                step.inputs.retain(|(n, _)| !given.iter().any(|(m, _)| n == m));
+            }
             let mut inputs = step.inputs;
             for (n, t) in &given {
                 if !inputs.iter().any(|(m, _)| m == n) {

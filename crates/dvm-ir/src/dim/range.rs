@@ -317,6 +317,7 @@ impl DimTable {
             Atom::Min(x, y) => [x, y].into_iter().for_each(|x| self.assume_at_most(to, x)),
             Atom::Max(x, y) => [x, y].into_iter().for_each(|x| self.assume_at_most(x, to)),
             _ => {}
+        }
         // A quotient that is known bounds what is divided, so that what was proved from its definition stays proved.
         if let Atom::FloorDiv(x, n) = self.atoms[id.0 as usize]
             && let Some(k) = self.as_const(n).filter(|&k| k > 0)
