@@ -5,7 +5,9 @@
 //! graph of its own: it sees only its inputs, and *symbols*: a symbol of a body that the graph around it has too is that
 //! symbol. What a control's results are called in shapes (a symbol that nothing bound before) is bound when it is executed.
 
-use crate::{DType, Dim, DimTable, Graph, HostOp, Node, Op, Tensor, TensorType, Value, ValueDef, ValueId, entity};
+use crate::{
+    DType, Dim, DimTable, Graph, HostOp, Node, Op, Tensor, TensorType, Value, ValueDef, ValueId, entity,
+};
 
 entity!(
     /// A control of a graph.

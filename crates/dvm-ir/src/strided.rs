@@ -79,54 +79,72 @@ pub fn strided_view(len: usize, shape: &[usize], strides: &[usize], offset: usiz
     let mut by_axis: Vec<usize> = (0..order.len()).collect();
     by_axis.sort_by_key(|&k| order[k]);
     steps.push(ViewStep::Transpose(by_axis));
-    let ones: Vec<usize> =
-        (0..shape.len()).map(|i| if order.contains(&i) { shape[i] } else { 1 }).collect();
+    let ones: Vec<usize> = (0..shape.len()).map(|i| if order.contains(&i) { shape[i] } else { 1 }).collect();
     steps.push(ViewStep::Reshape(ones));
     steps.push(ViewStep::Expand(shape.to_vec()));
     Some(steps)
 }
 
 /// The steps that write a dense tensor of `shape` with `strides` into zeros of `len` elements, flat; `None` where elements would
-/// meet or only a gather can.
+/// meet or lie outside.
 #[must_use]
 pub fn strided_store(shape: &[usize], strides: &[usize], len: usize) -> Option<Vec<ViewStep>> {
     if shape.contains(&0) || shape.len() != strides.len() {
         return None;
     }
-    let order = nested(shape, strides)?;
-    if shape.iter().zip(strides).any(|(&n, &s)| n != 1 && s == 0) {
+    let own: Vec<usize> = (0..shape.len()).filter(|&i| shape[i] != 1).collect();
+    let mut order = own.clone();
+    order.sort_by(|&a, &b| strides[b].cmp(&strides[a]));
+    if order.iter().any(|&i| strides[i] == 0) {
         return None;
     }
-    let first = order.first().map_or(1, |&i| strides[i]);
-    let runs = len.div_ceil(first);
-    let own: Vec<usize> = (0..shape.len()).filter(|i| order.contains(i)).collect();
-    let perm: Vec<usize> =
-        order.iter().filter_map(|i| own.iter().position(|o| o == i)).collect();
-    let mut dense: Vec<usize> = order.iter().map(|&i| shape[i]).collect();
-    let mut radices = vec![runs];
-    radices.extend(order.windows(2).map(|w| strides[w[0]] / strides[w[1]]));
-    let inner = order.last().map_or(1, |&i| strides[i]);
-    if dense.is_empty() {
-        dense.push(1);
-    }
-    if dense[0] > runs {
-        return None;
-    }
-    if inner > 1 {
-        dense.push(1);
-        radices.push(inner);
-    }
-    let pad = radices.iter().zip(&dense).map(|(r, d)| r - d).collect();
+    let perm: Vec<usize> = order.iter().filter_map(|i| own.iter().position(|o| o == i)).collect();
     let mut steps = vec![ViewStep::Reshape(own.iter().map(|&i| shape[i]).collect())];
     if !perm.is_empty() {
         steps.push(ViewStep::Transpose(perm));
     }
-    steps.extend([
-        ViewStep::Reshape(dense),
-        ViewStep::Pad(pad),
-        ViewStep::Reshape(vec![runs * first]),
-        ViewStep::Slice(vec![0], vec![len]),
-    ]);
+    // From the inside out: the elements of an axis become blocks of its stride, and fill a block of the next axis.
+    let mut dims: Vec<usize> = order.iter().map(|&i| shape[i]).collect();
+    dims.push(1);
+    steps.push(ViewStep::Reshape(dims.clone()));
+    let mut content = 1usize;
+    for k in (0..order.len()).rev() {
+        let stride = strides[order[k]];
+        let room = if k == 0 { len } else { strides[order[k - 1]] };
+        content = shape[order[k]].checked_sub(1)?.checked_mul(stride)?.checked_add(content)?;
+        if content > room {
+            return None;
+        }
+        let rows = room.div_ceil(stride);
+        let pad = |dims: &[usize]| {
+            let (n, b) = (dims[k], dims[k + 1]);
+            (0..dims.len())
+                .map(|i| {
+                    if i == k {
+                        rows - n
+                    } else if i == k + 1 {
+                        stride - b
+                    } else {
+                        0
+                    }
+                })
+                .collect()
+        };
+        let after: Vec<usize> = pad(&dims);
+        if after.iter().any(|&p| p > 0) {
+            steps.push(ViewStep::Pad(after));
+        }
+        dims.truncate(k);
+        dims.push(rows * stride);
+        steps.push(ViewStep::Reshape(dims.clone()));
+        if rows * stride != room {
+            dims[k] = room;
+            steps.push(ViewStep::Slice(vec![0; dims.len()], dims.clone()));
+        }
+    }
+    if order.is_empty() {
+        steps.push(ViewStep::Pad(vec![len.checked_sub(1)?]));
+    }
     Some(steps)
 }
 
@@ -247,9 +265,10 @@ impl Graph {
         self.push(Op::Select {}, &[hit, moved, zero])
     }
     fn constant_len(&self, x: ValueId) -> Result<usize, IrError> {
-        let n = self.shape(x).iter().try_fold(1usize, |n, &d| {
-            n.checked_mul(usize::try_from(self.dims.as_const(d)?).ok()?)
-        });
+        let n = self
+            .shape(x)
+            .iter()
+            .try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(self.dims.as_const(d)?).ok()?));
         n.ok_or_else(|| invalid("strided access", "the shape is not constant"))
     }
 
@@ -397,7 +416,10 @@ mod tests {
             (&[2, 3], &[2, 7], &[7, 2], true),
             (&[2, 3], &[3, 2], &[1, 2], true),
             (&[4, 1, 3], &[6, 2, 3], &[6, 3, 1], true),
-            (&[2, 2], &[9], &[5, 3], false),
+            (&[2, 2], &[9], &[5, 3], true),
+            (&[3, 4], &[3, 10], &[10, 3], true),
+            (&[2, 3], &[8], &[2, 3], false),
+            (&[1, 1], &[4], &[7, 9], true),
         ] {
             let x = ramp(shape);
             let mut g = Graph::new("g");

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::dim::{DimWriter, WireDims};
 use crate::{
-    Attr, AttrKind, Check, CheckCond, ConstId, Control, ControlId, ControlKind, DType, Dim, Graph, HostOp, Input,
-    MAX_BODY_DEPTH, Node, NodeId, Op, Output, Tensor, TensorType, Value, ValueDef, ValueId, Violation,
+    Attr, AttrKind, Check, CheckCond, ConstId, Control, ControlId, ControlKind, DType, Dim, Graph, HostOp,
+    Input, MAX_BODY_DEPTH, Node, NodeId, Op, Output, Tensor, TensorType, Value, ValueDef, ValueId, Violation,
 };
 
 /// First bytes of a stored graph.
@@ -134,11 +134,18 @@ struct WireControl<'a> {
 #[derive(Serialize, Deserialize)]
 enum WireKind {
     If,
-    Loop { carried: u32, scanned: u32, backward: Vec<bool> },
+    Loop {
+        carried: u32,
+        scanned: u32,
+        backward: Vec<bool>,
+    },
     Read(Vec<u32>),
     NonZero,
     /// Since format 1.2.
-    Host { mnemonic: String, attrs: Vec<(String, i64)> },
+    Host {
+        mnemonic: String,
+        attrs: Vec<(String, i64)>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]

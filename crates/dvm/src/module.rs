@@ -66,10 +66,7 @@ impl Structural {
     /// Whether the structure is known without any input.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.inputs.is_empty()
-            && self.symbols.is_empty()
-            && self.ranks.is_empty()
-            && self.branches.is_empty()
+        self.inputs.is_empty() && self.symbols.is_empty() && self.ranks.is_empty() && self.branches.is_empty()
     }
 }
 

@@ -32,7 +32,13 @@ pub(crate) trait Build {
     fn concat(&mut self, xs: &[Self::V], axis: usize) -> Result<Self::V>;
     fn gather(&mut self, x: &Self::V, index: &Self::V, axis: usize) -> Result<Self::V>;
     fn reduce(&mut self, op: ReduceOp, x: &Self::V, axes: &[usize], keepdims: bool) -> Result<Self::V>;
-    fn matmul(&mut self, a: &Self::V, b: &Self::V, trans: (bool, bool), ranks: (usize, usize)) -> Result<Self::V>;
+    fn matmul(
+        &mut self,
+        a: &Self::V,
+        b: &Self::V,
+        trans: (bool, bool),
+        ranks: (usize, usize),
+    ) -> Result<Self::V>;
     /// The type of a value, where the form knows it.
     fn ty(&self, _v: &Self::V) -> Option<(DType, Vec<usize>)> {
         None
@@ -87,8 +93,15 @@ pub(crate) trait Build {
         let index = self.constant(super::case::tensor(DType::I64, shape, &index)?)?;
         self.gather(&flat, &index, 0)
     }
-    fn scatter(&mut self, x: &Self::V, shape: &[usize], buffer: &[usize], strides: &[usize]) -> Result<Self::V> {
-        let steps = strided_store(shape, strides, buffer.iter().product()).context("strides that do not nest")?;
+    fn scatter(
+        &mut self,
+        x: &Self::V,
+        shape: &[usize],
+        buffer: &[usize],
+        strides: &[usize],
+    ) -> Result<Self::V> {
+        let steps =
+            strided_store(shape, strides, buffer.iter().product()).context("strides that do not nest")?;
         let flat = self.steps(x, &steps)?;
         self.reshape(&flat, buffer)
     }

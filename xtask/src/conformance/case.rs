@@ -167,9 +167,10 @@ impl Dice {
 
 /// The inputs of a case; the same for every call.
 pub(crate) fn inputs(case: &Case) -> Result<Vec<(String, Tensor)>> {
-    let seed = case.id.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let seed = case
+        .id
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let mut dice = Dice(seed | 1);
     case.inputs
         .iter()
@@ -232,9 +233,8 @@ fn input(spec: &InputSpec, dice: &mut Dice) -> Result<Tensor> {
         "mod97" => (0..n).map(|i| (i % 97) as f64 / 10.0).collect(),
         "normal_plus_special" => {
             let special = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
-            let mut data: Vec<f64> = (0..n)
-                .map(|i| if i % 4 == 0 { dice.normal() } else { special[i % 4 - 1] })
-                .collect();
+            let mut data: Vec<f64> =
+                (0..n).map(|i| if i % 4 == 0 { dice.normal() } else { special[i % 4 - 1] }).collect();
             for i in (1..n).rev() {
                 data.swap(i, dice.below(i as u64 + 1) as usize);
             }

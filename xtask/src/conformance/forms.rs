@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use dvm::Stream;
-use dvm::stream::{Tensor as Lazy, Arg};
+use dvm::stream::{Arg, Tensor as Lazy};
 use dvm_ir::{
     BinaryOp as B, DType, Dim, Graph, Op, PadMode, ReduceOp, Scalar, Tensor, UnaryOp as U, ValueId,
 };
@@ -26,23 +26,35 @@ impl GraphForm {
         shape.iter().map(|&n| self.g.dims.constant(n as i64)).collect()
     }
     /// The graph of a case, with the shapes that its inputs have or with the symbols that it names.
-    pub(crate) fn of(case: &Case, inputs: &[(String, Tensor)], types: &mut Types, fixed: bool) -> Result<Graph> {
+    pub(crate) fn of(
+        case: &Case,
+        inputs: &[(String, Tensor)],
+        types: &mut Types,
+        fixed: bool,
+    ) -> Result<Graph> {
         let mut f = GraphForm { g: Graph::new(case.id.clone()), fixed };
         let mut given = HashMap::new();
         for (spec, (name, t)) in case.inputs.iter().zip(inputs) {
+            let list = t.shape().len() == 1 && matches!(t.dtype(), DType::I32 | DType::I64);
+            // In a group an input without symbols may differ, too; a list of groups has one length.
+            let free = !fixed && spec.sym_shape.is_none() && !list;
             let symbolic = spec.sym_shape.as_ref().filter(|_| !fixed);
             let mut shape = vec![];
             for (axis, &n) in t.shape().iter().enumerate() {
                 let named = symbolic.and_then(|s| s.get(axis)).and_then(|v| v.as_str());
                 let open = symbolic.is_some_and(|s| s.iter().any(|v| v.as_str() == Some("?rank")));
                 shape.push(match named {
-                    _ if open => f.g.dims.symbol(&format!("{name}.{axis}")),
+                    _ if open || free => f.g.dims.symbol(&format!("{name}.{axis}")),
                     Some(s) => f.g.dims.symbol(s),
                     None => f.g.dims.constant(n as i64),
                 });
             }
             let v = f.g.input(name.clone(), t.dtype(), &shape);
-            if !fixed && matches!(t.dtype(), DType::I32 | DType::I64) && t.shape().len() == 1 && t.len() <= MAX_GROUPS {
+            if !fixed
+                && matches!(t.dtype(), DType::I32 | DType::I64)
+                && t.shape().len() == 1
+                && t.len() <= MAX_GROUPS
+            {
                 let elements = (0..t.len()).map(|i| f.g.dims.value_symbol(&format!("{name}[{i}]"))).collect();
                 f.g.inputs.last_mut().context("just added")?.elements = Some(elements);
             }

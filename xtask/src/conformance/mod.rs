@@ -54,9 +54,8 @@ struct Outcome {
 
 /// Where the cases lie: beside the repository unless told otherwise.
 fn path(given: Option<&PathBuf>) -> PathBuf {
-    let shared = || {
-        std::env::var_os("DVM_SHARED").map_or_else(|| crate::root().join("../shared"), PathBuf::from)
-    };
+    let shared =
+        || std::env::var_os("DVM_SHARED").map_or_else(|| crate::root().join("../shared"), PathBuf::from);
     given.cloned().unwrap_or_else(|| shared().join("cases/kernel-cases.jsonl"))
 }
 
@@ -105,7 +104,11 @@ pub(crate) fn run(opts: &Options) -> Result<bool> {
 
 fn outcomes(cases: &[Case], heavy: bool, quiet: bool, machines: &[&str]) -> Result<Vec<Outcome>> {
     let bench = Bench::new(machines)?;
-    let bar = if quiet { indicatif::ProgressBar::hidden() } else { indicatif::ProgressBar::new(cases.len() as u64) };
+    let bar = if quiet {
+        indicatif::ProgressBar::hidden()
+    } else {
+        indicatif::ProgressBar::new(cases.len() as u64)
+    };
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut out = vec![];
@@ -228,8 +231,7 @@ fn dump(cases: &[Case], dir: &Path, opts: &Options) -> Result<bool> {
             continue;
         }
         for f in files(&group)? {
-            let (model, golden) =
-                (dir.join(format!("{}.onnx", f.name)), dir.join(format!("{}.npz", f.name)));
+            let (model, golden) = (dir.join(format!("{}.onnx", f.name)), dir.join(format!("{}.npz", f.name)));
             std::fs::write(&model, &f.model)?;
             dvm::npz::save_npz(&golden, &f.arrays)?;
             written += 1;
@@ -274,7 +276,12 @@ fn files(group: &Group<'_>) -> Result<Vec<Files>> {
             ins.chain(outs).collect::<Vec<_>>()
         };
         let model = onnx::OnnxForm::model(case, &given, &mut types.clone(), None)?;
-        out.push(Files { name: case.id.clone(), model: model.bytes, arrays: arrays(String::new(), &[]), tolerance });
+        out.push(Files {
+            name: case.id.clone(),
+            model: model.bytes,
+            arrays: arrays(String::new(), &[]),
+            tolerance,
+        });
         if open.is_some() {
             let model = onnx::OnnxForm::model(case, &given, &mut types, open.as_ref())?;
             let of_step = arrays(format!("s{k}."), &model.extra);

@@ -95,7 +95,9 @@ impl OnnxForm {
         Ok(Model { bytes: model.encode_to_vec(), extra: f.extra })
     }
     fn is_list(&self, case: &Case, name: &str) -> bool {
-        case.ops.iter().any(|o| o.op == "grouped_matmul" && o.inputs.get(2).and_then(|v| v.as_str()) == Some(name))
+        case.ops
+            .iter()
+            .any(|o| o.op == "grouped_matmul" && o.inputs.get(2).and_then(|v| v.as_str()) == Some(name))
     }
     fn fresh(&mut self) -> String {
         self.next += 1;
@@ -345,7 +347,13 @@ impl Build for OnnxForm {
         let index = self.constant(super::case::tensor(DType::I64, shape, &index)?)?;
         self.gather(&flat, &index, 0)
     }
-    fn scatter(&mut self, x: &String, shape: &[usize], buffer: &[usize], strides: &[usize]) -> Result<String> {
+    fn scatter(
+        &mut self,
+        x: &String,
+        shape: &[usize],
+        buffer: &[usize],
+        strides: &[usize],
+    ) -> Result<String> {
         let places: Vec<f64> = strided_index(shape, strides, 0).into_iter().map(|i| i as f64).collect();
         let index = self.constant(super::case::tensor(DType::I64, &[places.len(), 1], &places)?)?;
         let flat = self.reshape(x, &[places.len()])?;

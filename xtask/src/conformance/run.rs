@@ -92,7 +92,10 @@ pub(crate) fn open_attributes(cases: &[&Case]) -> Option<HashSet<usize>> {
     let first = cases.first()?;
     let same = |c: &&Case| {
         c.ops.len() == first.ops.len()
-            && c.ops.iter().zip(&first.ops).all(|(a, b)| a.op == b.op && a.inputs == b.inputs && a.out == b.out)
+            && c.ops
+                .iter()
+                .zip(&first.ops)
+                .all(|(a, b)| a.op == b.op && a.inputs == b.inputs && a.out == b.out)
     };
     if cases.len() < 2 || !cases.iter().all(same) {
         return None;
@@ -135,7 +138,10 @@ impl Steps<'_> {
         let module = Module::from_graph(graph)?;
         let hints = hints(case, &types);
         for (machine, options) in &self.bench.machines {
-            check(&format!("graph on {machine}"), self.graph(case, &given, machine, options, &module, open.is_some()));
+            check(
+                &format!("graph on {machine}"),
+                self.graph(case, &given, machine, options, &module, open.is_some()),
+            );
             if !hints.is_empty() {
                 let mut forced = options.clone();
                 forced.tiles.clone_from(&hints);
@@ -225,7 +231,10 @@ fn hints(case: &Case, types: &Types) -> Vec<TileHint> {
     let Some((_, shape)) = types.values().max_by_key(|(_, s)| (s.iter().product::<usize>(), s.len())) else {
         return vec![];
     };
-    case.tile_hint.iter().filter_map(|&[first, last, parts]| TileHint::new(shape, first, last, parts)).collect()
+    case.tile_hint
+        .iter()
+        .filter_map(|&[first, last, parts]| TileHint::new(shape, first, last, parts))
+        .collect()
 }
 
 /// The rule of the cases: `|out - exp| <= tol + tol |exp|`, NaN equals NaN.
@@ -287,12 +296,8 @@ fn output(case: &Case, o: &OutputSpec, got: &Tensor, want: &Tensor) -> Result<()
 fn codegen(case: &Case, module: &Module, given: &Named, options: &Options) -> Result<()> {
     let (bundle, report) = dvm::compile_bundle(module, given, options, false)?;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for section in bundle
-        .programs
-        .iter()
-        .flat_map(|p| &p.templates)
-        .flat_map(|t| &t.phases)
-        .flat_map(|p| &p.sections)
+    for section in
+        bundle.programs.iter().flat_map(|p| &p.templates).flat_map(|t| &t.phases).flat_map(|p| &p.sections)
     {
         for inst in section.code.iter() {
             match inst?.op {

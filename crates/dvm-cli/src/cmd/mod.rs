@@ -28,10 +28,10 @@ pub(crate) fn options_for(engine: &EngineArgs, model_bytes: u64, given_bytes: u6
     let mut options = Options::from_env()?;
     options.assume.clone_from(&engine.assume);
     options.max_bytes = engine.max_memory.unwrap_or(
-            (768u64 << 20)
-                .saturating_add(model_bytes.saturating_mul(64))
-                .saturating_add(given_bytes.saturating_mul(16)),
-        );
+        (768u64 << 20)
+            .saturating_add(model_bytes.saturating_mul(64))
+            .saturating_add(given_bytes.saturating_mul(16)),
+    );
     options.timeout = engine.timeout;
     options.threads = engine.threads.map(usize::from);
     if let Some(spec) = &engine.spec {

@@ -175,14 +175,23 @@ impl HostOp {
             HostOp::Scatter { axis, .. } => {
                 let (at, u) = (&operands[1], &operands[2]);
                 let rank = x.shape.len();
-                if !index(at) || u.dtype != x.dtype || axis >= rank || at.shape.len() != rank || u.shape.len() != rank {
-                    return Err(format!("{} needs data, an i32 or i64 index and updates of one rank", self.mnemonic()));
+                if !index(at)
+                    || u.dtype != x.dtype
+                    || axis >= rank
+                    || at.shape.len() != rank
+                    || u.shape.len() != rank
+                {
+                    return Err(format!(
+                        "{} needs data, an i32 or i64 index and updates of one rank",
+                        self.mnemonic()
+                    ));
                 }
                 Ok((x.dtype, whole(x)))
             }
             HostOp::ScatterNd { .. } => {
                 let (at, u) = (&operands[1], &operands[2]);
-                let width = at.shape.last().and_then(|&d| dims.as_const(d)).and_then(|n| usize::try_from(n).ok());
+                let width =
+                    at.shape.last().and_then(|&d| dims.as_const(d)).and_then(|n| usize::try_from(n).ok());
                 let fits = width.is_some_and(|w| {
                     w <= x.shape.len() && u.shape.len() == at.shape.len() - 1 + x.shape.len() - w
                 });
@@ -222,7 +231,9 @@ impl HostOp {
                 let wanted = [DType::F32, DType::F32, DType::I64, DType::F32, DType::F32];
                 let fits = operands.iter().zip(wanted).all(|(t, d)| t.dtype == d);
                 if !fits || x.shape.len() != 3 || operands[1].shape.len() != 3 {
-                    return Err("nms needs f32 boxes and scores of rank 3, i64 most, f32 overlap and least".into());
+                    return Err(
+                        "nms needs f32 boxes and scores of rank 3, i64 most, f32 overlap and least".into()
+                    );
                 }
                 Ok((DType::I64, vec![None, Some(dims.constant(3))]))
             }

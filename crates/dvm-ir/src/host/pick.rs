@@ -66,7 +66,10 @@ pub(super) fn unique(x: &Tensor, axis: Option<usize>, sorted: bool) -> Result<Ve
     let element = |s: usize, j: usize| x.get((j / inner * n + s) * inner + j % inner);
     let size = outer * inner;
     let compare = |a: usize, b: usize| {
-        (0..size).map(|j| order(element(a, j), element(b, j), x.dtype())).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        (0..size)
+            .map(|j| order(element(a, j), element(b, j), x.dtype()))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
     };
     let mut by: Vec<usize> = (0..n).collect();
     by.sort_by(|&a, &b| compare(a, b).then(a.cmp(&b)));

@@ -6,10 +6,7 @@ use crate::{BinaryOp, Tensor};
 
 fn wrap(value: i64, extent: usize, element: usize) -> Result<usize, HostError> {
     let at = if value < 0 { value.saturating_add(extent as i64) } else { value };
-    usize::try_from(at)
-        .ok()
-        .filter(|&a| a < extent)
-        .ok_or(HostError::Index { value, element, extent })
+    usize::try_from(at).ok().filter(|&a| a < extent).ok_or(HostError::Index { value, element, extent })
 }
 
 /// Writes `updates[from..from + n]` at `out[to..to + n]`.
@@ -56,8 +53,7 @@ pub(super) fn elements(
     let mut at = vec![0; own.len()];
     for e in 0..index.len() {
         let i = wrap(index.get(e).as_i64(), shape[axis], e)?;
-        let place: usize =
-            (0..own.len()).map(|k| to[k] * if k == axis { i } else { at[k] }).sum();
+        let place: usize = (0..own.len()).map(|k| to[k] * if k == axis { i } else { at[k] }).sum();
         put(&mut out, place, updates, e, 1, combine);
         for k in (0..own.len()).rev() {
             at[k] += 1;

@@ -10,6 +10,8 @@ use crate::value::{Nd, V};
 pub(super) const ROWS: &[OpRow] = &[
     op!("AveragePool", 7, average_pool),
     op!("Conv", 1, conv),
+    op!("ConvInteger", 10, conv_integer),
+    op!("ConvTranspose", 1, conv_transpose),
     op!("GlobalAveragePool", 1, |c| global_pool(c, R::Mean)),
     op!("GlobalLpPool", 2, global_lp_pool),
     op!("GlobalMaxPool", 1, |c| global_pool(c, R::Max)),
@@ -149,30 +151,164 @@ fn kernel_shape(c: &mut Cx<'_, '_>) -> Result<Vec<i64>, Fail> {
 }
 
 fn conv(c: &mut Cx<'_, '_>) -> Outs {
-    let (x, w) = (c.input(0)?, c.input(1)?);
-    let (xs, ws) = (c.shape(x), c.shape(w));
-    if ws.len() < 3 || ws.len() > 8 {
+    let (x, w, bias) = (c.input(0)?, c.input(1)?, c.opt(2));
+    Ok(vec![c.convolution(x, w, bias)?])
+}
+
+/// Operands less their zero points, in i32.
+fn conv_integer(c: &mut Cx<'_, '_>) -> Outs {
+    let (x, w, zx, zw) = (c.input(0)?, c.input(1)?, c.opt(2), c.opt(3));
+    let (x, w) = (c.less_zero(x, zx, None)?, c.less_zero(w, zw, Some(0))?);
+    Ok(vec![c.convolution(x, w, None)?])
+}
+
+impl Cx<'_, '_> {
+    /// `x - zero` in i32; a zero point per element of an axis is a vector.
+    pub(super) fn less_zero(&mut self, x: V, zero: Option<V>, axis: Option<usize>) -> Result<V, Fail> {
+        let rank = self.rank(x);
+        let x = self.cast(x, DType::I32)?;
+        let Some(z) = zero else { return Ok(x) };
+        let z = self.cast(z, DType::I32)?;
+        let z = match (self.shape(z)[..].len(), axis) {
+            (0, _) => z,
+            (1, _) if self.shape(z)[0] == Dim::ONE => self.reshape(z, vec![])?,
+            (1, Some(axis)) => self.place_at(z, axis, rank)?,
+            _ => z,
+        };
+        self.sub(x, z)
+    }
+    /// The node's convolution of `x` with the kernels `w`.
+    pub(super) fn convolution(&mut self, x: V, w: V, bias: Option<V>) -> Result<V, Fail> {
+        let kernel = kernel_extents(self, w)?;
+        if self.ints("kernel_shape")?.is_some_and(|k| k != kernel) {
+            return invalid("kernel_shape is not the shape of the kernel");
+        }
+        let axes = windows(self, x, &kernel)?;
+        convolve(self, x, w, &axes, bias)
+    }
+}
+
+/// Constant spatial extents of kernels.
+fn kernel_extents(c: &mut Cx<'_, '_>, w: V) -> Result<Vec<i64>, Fail> {
+    let ws = c.shape(w);
+    if !(3..=8).contains(&ws.len()) {
         return invalid(format!("a kernel of rank {}", ws.len()));
     }
-    let mut kernel = vec![];
-    for &d in &ws[2..] {
-        match c.dims().as_const(d) {
-            Some(k) => kernel.push(k),
-            None => return Err(c.imp.undecided_by(&ws)),
+    let kernel: Option<Vec<i64>> = ws[2..].iter().map(|&d| c.dims().as_const(d)).collect();
+    kernel.ok_or_else(|| c.imp.undecided_by(&ws))
+}
+
+/// Every element of the data times the kernel, added where they overlap: a convolution with the kernel turned round, of data that zeros
+/// keep `strides` apart.
+fn conv_transpose(c: &mut Cx<'_, '_>) -> Outs {
+    let (x, w, bias) = (c.input(0)?, c.input(1)?, c.opt(2));
+    let kernel = kernel_extents(c, w)?;
+    let n = kernel.len();
+    let (xs, ws) = (c.shape(x), c.shape(w));
+    if xs.len() != n + 2 {
+        return invalid(format!("rank {} for {n} spatial axes", xs.len()));
+    }
+    let list = |c: &Cx<'_, '_>, name: &str, len: usize, default: i64| -> Result<Vec<i64>, Fail> {
+        let v = c.ints(name)?.unwrap_or_else(|| vec![default; len]);
+        if v.len() != len || v.iter().any(|x| !(-(1 << 31)..=1 << 31).contains(x)) {
+            return invalid(format!("{name} {v:?} for {n} axes"));
         }
+        Ok(v)
+    };
+    let (strides, dilations) = (list(c, "strides", n, 1)?, list(c, "dilations", n, 1)?);
+    let (pads, extra) = (list(c, "pads", 2 * n, 0)?, list(c, "output_padding", n, 0)?);
+    if strides.iter().chain(&dilations).chain(&kernel).any(|&x| x < 1) {
+        return invalid(format!("strides {strides:?}, dilations {dilations:?}, kernel {kernel:?}"));
     }
-    if c.ints("kernel_shape")?.is_some_and(|k| k != kernel) {
-        return invalid("kernel_shape is not the shape of the kernel");
+    let outputs = match c.ints("output_shape")? {
+        // Some writers give the batch and the channels, too.
+        Some(s) if s.len() == n || s.len() == n + 2 => Some(s[s.len() - n..].to_vec()),
+        Some(s) if !s.is_empty() => return invalid(format!("output_shape {s:?}")),
+        _ => None,
+    };
+    let auto = c.string("auto_pad")?.unwrap_or("NOTSET");
+    let (mut axes, mut spread) = (vec![], x);
+    for i in 0..n {
+        let (s, k, d, extent) = (strides[i], kernel[i], dilations[i], xs[i + 2]);
+        let reach = (k - 1) * d;
+        let (step, tail) = (c.num(s), c.num(reach + 1 + extra[i] - s));
+        let dims = c.dims();
+        let grown = dims.mul(extent, step);
+        // The extent without padding.
+        let full = dims.add(grown, tail);
+        let wanted = match (&outputs, auto) {
+            (Some(o), _) => Some(dims.constant(o[i])),
+            (None, "SAME_UPPER" | "SAME_LOWER") => Some(grown),
+            _ => None,
+        };
+        let (begin, count) = match wanted {
+            Some(out) => {
+                let total = dims.sub(full, out);
+                let total = dims.max(total, Dim::ZERO);
+                let two = dims.constant(2);
+                let less = dims.floor_div(total, two);
+                let more = dims.sub(total, less);
+                (if auto == "SAME_UPPER" { less } else { more }, out)
+            }
+            None if auto == "VALID" => (Dim::ZERO, full),
+            None => {
+                let both = dims.constant(pads[i] + pads[n + i]);
+                (dims.constant(pads[i]), dims.sub(full, both))
+            }
+        };
+        c.assume(CheckCond::AtMost(Dim::ZERO, count), &format!("output axis {} is not negative", i + 2))?;
+        if s > 1 {
+            // Zeros behind every element.
+            let mut wide = c.shape(spread);
+            let rank = wide.len();
+            wide.insert(i + 3, Dim::ONE);
+            let y = c.reshape(spread, wide)?;
+            let (before, mut after) = (vec![Dim::ZERO; rank + 1], vec![Dim::ZERO; rank + 1]);
+            after[i + 3] = c.num(s - 1);
+            let zero = if c.dtype(x).is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) };
+            let y = c.push(Op::Pad { before, after, mode: PadMode::Constant, value: zero }, &[y])?;
+            let mut flat = c.shape(spread);
+            flat[i + 2] = grown;
+            spread = c.reshape(y, flat)?;
+        }
+        // As many windows as there are outputs.
+        let reach = c.num(reach);
+        let dims = c.dims();
+        let before = dims.sub(reach, begin);
+        let covered = dims.add(count, reach);
+        let there = dims.add(grown, before);
+        let after = dims.sub(covered, there);
+        axes.push(Axis { size: k, stride: 1, dilation: d, before, after, extra: Dim::ZERO, count });
     }
-    let axes = windows(c, x, &kernel)?;
+    let group = c.int_or("group", 1)?;
+    if group < 1 {
+        return invalid(format!("group = {group}"));
+    }
+    let g = c.num(group);
+    let dims = c.dims();
+    let (inner, outer) = (dims.floor_div(ws[0], g), dims.mul(ws[1], g));
+    let (start, step): (Vec<Dim>, Vec<i64>) = (0..n + 2)
+        .map(|a| if a < 2 { (Dim::ZERO, 1) } else { (dims.constant(kernel[a - 2] - 1), -1) })
+        .unzip();
+    let turned = c.push(Op::Slice { start, len: ws.clone(), step }, &[w])?;
+    let turned = c.reshape(turned, [&[g, inner], &ws[1..]].concat())?;
+    let perm = [0, 2, 1].into_iter().chain(3..n + 3).collect();
+    let turned = c.transpose(turned, perm)?;
+    let turned = c.reshape(turned, [&[outer, inner], &ws[2..]].concat())?;
+    Ok(vec![convolve(c, spread, turned, &axes, bias)?])
+}
+
+/// Sums over windows, one for each kernel.
+fn convolve(c: &mut Cx<'_, '_>, x: V, w: V, axes: &[Axis], bias: Option<V>) -> Result<V, Fail> {
+    let (xs, ws) = (c.shape(x), c.shape(w));
     let group = c.int_or("group", 1)?;
     if group < 1 {
         return invalid(format!("group = {group}"));
     }
     let zero = if c.dtype(x).is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) };
-    let n = kernel.len();
+    let n = axes.len();
     let counts: Vec<Dim> = axes.iter().map(|a| a.count).collect();
-    let y = open(c, x, 2, &axes, zero, false)?;
+    let y = open(c, x, 2, axes, zero, false)?;
     let g = c.num(group);
     let dims = c.dims();
     let (per_in, per_out) = (dims.floor_div(xs[1], g), dims.floor_div(ws[0], g));
@@ -207,13 +343,13 @@ fn conv(c: &mut Cx<'_, '_>) -> Outs {
         c.matmul(w, y, false, false)?
     };
     let out = c.reshape(out, [&[xs[0], ws[0]], &counts[..]].concat())?;
-    match c.opt(2) {
+    match bias {
         Some(bias) => {
             let rank = c.rank(out);
             let bias = c.place(bias, 1, rank)?;
-            Ok(vec![c.add(out, bias)?])
+            c.add(out, bias)
         }
-        None => Ok(vec![out]),
+        None => Ok(out),
     }
 }
 

@@ -1,17 +1,20 @@
 //! The table of ONNX ops, one row an op, by family. The importer, `summary`, the docs and the node-test suite read it.
 
 mod activation;
+mod attention;
 mod control;
 mod conv;
 mod create;
 mod elementwise;
 mod index;
+mod loss;
 mod matmul;
 mod norm;
 mod quant;
 mod rearrange;
 mod recurrent;
 mod reduce;
+mod resize;
 mod scatter;
 mod shape;
 
@@ -58,6 +61,9 @@ pub fn table() -> &'static [Family] {
         Family { name: "scatter, order and selection", rows: scatter::ROWS },
         Family { name: "products", rows: matmul::ROWS },
         Family { name: "convolution and pooling", rows: conv::ROWS },
+        Family { name: "attention", rows: attention::ROWS },
+        Family { name: "images", rows: resize::ROWS },
+        Family { name: "losses", rows: loss::ROWS },
         Family { name: "normalisation", rows: norm::ROWS },
         Family { name: "quantisation", rows: quant::ROWS },
         Family { name: "recurrence", rows: recurrent::ROWS },

@@ -10,6 +10,8 @@ use crate::value::V;
 pub(super) const ROWS: &[OpRow] = &[
     op!("DequantizeLinear", 10, dequantize, "8-, 16- and 32-bit integers"),
     op!("DynamicQuantizeLinear", 11, dynamic_quantize),
+    op!("QLinearConv", 10, quantized_conv),
+    op!("QLinearMatMul", 10, quantized_matmul),
     op!("QuantizeLinear", 10, quantize, "8- and 16-bit integers"),
 ];
 
@@ -117,4 +119,70 @@ fn dynamic_quantize(c: &mut Cx<'_, '_>) -> Outs {
     let y = c.add(y, zero)?;
     let y = c.push(Op::Clamp {}, &[y, lo, hi])?;
     Ok(vec![c.cast(y, DType::U8)?, scale, c.cast(zero, DType::U8)?])
+}
+
+/// An i32 result as a quantised one: times `factor`, rounded, shifted by the zero point, saturated.
+fn requantise(c: &mut Cx<'_, '_>, y: V, factor: V, zero: V) -> Result<V, Fail> {
+    let to = c.dtype(zero);
+    let Some((lo, hi)) = limits(to) else { return unsupported(format!("quantisation to {to}")) };
+    let y = c.cast(y, DType::F32)?;
+    let y = c.mul(y, factor)?;
+    let y = c.unary(U::Round, y)?;
+    let z = one_or_vector(c, zero)?;
+    let z = c.cast(z, DType::F32)?;
+    let y = c.add(y, z)?;
+    let (lo, hi) = (c.scalar(DType::F32, lo), c.scalar(DType::F32, hi));
+    let y = c.push(Op::Clamp {}, &[y, lo, hi])?;
+    c.cast(y, to)
+}
+
+/// A vector of one element as a scalar.
+fn one_or_vector(c: &mut Cx<'_, '_>, v: V) -> Result<V, Fail> {
+    if c.shape(v) == [Dim::ONE] { c.reshape(v, vec![]) } else { Ok(v) }
+}
+
+fn quantized_matmul(c: &mut Cx<'_, '_>) -> Outs {
+    let all = c.inputs()?;
+    let [a, sa, za, b, sb, zb, sy, zy] = all[..] else {
+        return invalid(format!("{} operands, must be 8", all.len()));
+    };
+    let rows = c.rank(a).saturating_sub(2);
+    let (x, w) = (c.less_zero(a, Some(za), Some(rows))?, c.less_zero(b, Some(zb), None)?);
+    let y = c.numpy_matmul(x, w)?;
+    let mut scales = [sa, sb, sy];
+    for (i, s) in scales.iter_mut().enumerate() {
+        *s = one_or_vector(c, *s)?;
+        *s = c.cast(*s, DType::F32)?;
+        if i == 0 && c.rank(*s) == 1 {
+            // One scale a row.
+            let n = c.shape(*s)[0];
+            *s = c.reshape(*s, vec![n, Dim::ONE])?;
+        }
+    }
+    let both = c.mul(scales[0], scales[1])?;
+    let factor = c.div(both, scales[2])?;
+    Ok(vec![requantise(c, y, factor, zy)?])
+}
+
+fn quantized_conv(c: &mut Cx<'_, '_>) -> Outs {
+    let bias = c.opt(8);
+    let mut all = vec![];
+    for i in 0..8 {
+        all.push(c.input(i)?);
+    }
+    let [x, sx, zx, w, sw, zw, sy, zy] = all[..] else { return invalid("8 operands are needed") };
+    let (a, b) = (c.less_zero(x, Some(zx), None)?, c.less_zero(w, Some(zw), Some(0))?);
+    let y = c.convolution(a, b, bias)?;
+    let rank = c.rank(y);
+    let mut scales = [sx, sw, sy];
+    for s in &mut scales {
+        *s = one_or_vector(c, *s)?;
+        *s = c.cast(*s, DType::F32)?;
+    }
+    if c.rank(scales[1]) == 1 {
+        scales[1] = c.place(scales[1], 1, rank)?;
+    }
+    let both = c.mul(scales[0], scales[1])?;
+    let factor = c.div(both, scales[2])?;
+    Ok(vec![requantise(c, y, factor, zy)?])
 }

@@ -48,7 +48,8 @@ impl Cx<'_, '_> {
         places: impl Fn(&Tensor, &[usize]) -> Option<Vec<usize>>,
     ) -> Result<Option<V>, Fail> {
         let (Some(shape), true) = (self.imp.const_shape(data), self.folds(index)) else { return Ok(None) };
-        let Some(count) = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).filter(|&n| n <= MAX_PLACES)
+        let Some(count) =
+            shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).filter(|&n| n <= MAX_PLACES)
         else {
             return Ok(None);
         };
