@@ -101,7 +101,7 @@ pub(crate) fn choose(
     let batch = sp.folds[..mi].iter().fold(1u64, |b, f| b.saturating_mul(f.count));
     let pieces = p.k.div_ceil(K_BLOCK);
     let k0 = p.k.div_ceil(pieces).next_multiple_of(8).min(p.k);
-    let s = Search {
+    let mut s = Search {
         spec,
         model,
         m: sp.folds[mi].n,
@@ -111,6 +111,11 @@ pub(crate) fn choose(
         k0,
         dtypes: [p.dtype, c.dtype],
     };
+    // Shorter blocks of k make room for more columns.
+    while s.k0 > 8 && s.right()[1] > spec.target.capacity(Memory::PanelB) {
+        s.k0 = (s.k0 / 2).next_multiple_of(8);
+    }
+    let k0 = s.k0;
     let (mr, cores) = (u64::from(spec.target.panel_mr), u64::from(spec.target.cores).max(1));
     let (mut best, mut last, mut lack): (Option<Choice>, _, _) = (None, 0, None);
     let most = PARTS.len() + 2;
