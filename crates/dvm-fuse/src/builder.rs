@@ -73,7 +73,7 @@ impl Builder {
         self.g.push_typed(op, inputs, ty, None)
     }
     pub(crate) fn constant(&mut self, name: Option<String>, t: Tensor) -> ValueId {
-        if t.bytes().len() > SHARED_CONST {
+        if !t.has_data() || t.bytes().len() > SHARED_CONST {
             return self.g.constant(name, t);
         }
         let key = (t.dtype(), t.shape().to_vec(), t.bytes().to_vec());

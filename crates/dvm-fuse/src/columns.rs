@@ -106,6 +106,9 @@ pub(crate) fn join(g: &Graph, parts: &[ValueId], axis: usize) -> Option<Tensor> 
     let rows: usize = first.shape()[..axis].iter().product();
     let mut shape = first.shape().to_vec();
     shape[axis] = tensors.iter().map(|t| t.shape()[axis]).sum();
+    if tensors.iter().any(|t| !t.has_data()) {
+        return Tensor::shape_only(first.dtype(), &shape).ok();
+    }
     let mut bytes = Vec::with_capacity(tensors.iter().map(|t| t.bytes().len()).sum());
     for r in 0..rows {
         for t in &tensors {

@@ -29,6 +29,9 @@ pub(crate) fn fold(b: &mut Builder, op: &Op, inputs: &[ValueId], ty: &TensorType
         return Some(b.constant(None, t));
     }
     let operands: Vec<&Tensor> = inputs.iter().map(|&v| b.g.constant_of(v)).collect::<Option<_>>()?;
+    if operands.iter().any(|t| !t.has_data()) {
+        return None;
+    }
     if operands.is_empty() || operands.iter().map(|t| t.len()).sum::<usize>() > MAX_OPERANDS {
         return None;
     }

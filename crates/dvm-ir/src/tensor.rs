@@ -154,15 +154,40 @@ impl Tensor {
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
-    /// The data, little-endian, row-major.
+    /// A tensor of a shape alone: what stands for a weight whose elements nobody will ask for, so that a model of any size can be
+    /// planned, compiled and timed without its data. [`Tensor::bytes`] is empty; running or evaluating it is an error.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`] as [`Tensor::zeros`].
+    pub fn shape_only(dtype: DType, shape: &[usize]) -> Result<Tensor, TensorError> {
+        let bytes = element_count(shape).and_then(|n| n.checked_mul(dtype.size()));
+        match bytes.filter(|&n| n <= isize::MAX as usize / 2) {
+            Some(bytes) => Ok(Tensor { dtype, shape: shape.to_vec(), words: Arc::default(), bytes }),
+            None => Err(TensorError::TooLarge { dtype, shape: shape.to_vec() }),
+        }
+    }
+    /// Whether there are elements, as opposed to [`Tensor::shape_only`].
+    #[must_use]
+    pub fn has_data(&self) -> bool {
+        self.words.len() * 8 >= self.bytes
+    }
+    /// Bytes of the elements, held or not.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.bytes
+    }
+    /// The data, little-endian, row-major; nothing of a [`Tensor::shape_only`].
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.bytes]
+        let all: &[u8] = bytemuck::cast_slice(&self.words);
+        all.get(..self.bytes).unwrap_or_default()
     }
     /// The data for writing; copies it first if it is shared.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let n = self.bytes;
-        &mut bytemuck::cast_slice_mut(Arc::<Vec<u64>>::make_mut(&mut self.words).as_mut_slice())[..n]
+        let all: &mut [u8] =
+            bytemuck::cast_slice_mut(Arc::<Vec<u64>>::make_mut(&mut self.words).as_mut_slice());
+        all.get_mut(..n).unwrap_or_default()
     }
     /// The elements.
     ///
@@ -174,7 +199,7 @@ impl Tensor {
         }
         Ok(bytemuck::cast_slice(self.bytes()))
     }
-    /// Element `i` in row-major order. Panics when out of range, like indexing.
+    /// Element `i` in row-major order. Panics when out of range or without data, like indexing.
     #[must_use]
     pub fn get(&self, i: usize) -> Scalar {
         let s = self.dtype.size();

@@ -389,7 +389,12 @@ fn unwire(w: WireGraph<'_>) -> Result<(Graph, Vec<Dim>), String> {
     for t in w.constants {
         let shape: Result<Vec<usize>, _> = t.shape.iter().map(|&d| usize::try_from(d)).collect();
         let shape = shape.map_err(|e| e.to_string())?;
-        g.constants.push(Tensor::from_bytes(dtype(&t.dtype)?, &shape, t.data).map_err(|e| e.to_string())?);
+        // A constant of elements that holds none is one without data.
+        let made = match t.data {
+            [] if !shape.contains(&0) => Tensor::shape_only(dtype(&t.dtype)?, &shape),
+            data => Tensor::from_bytes(dtype(&t.dtype)?, &shape, data),
+        };
+        g.constants.push(made.map_err(|e| e.to_string())?);
     }
     for v in w.values {
         let def = match v.def {

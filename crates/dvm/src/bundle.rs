@@ -13,7 +13,7 @@ use dvm_tile::ArgBinding;
 use dvm_vm::{ArgRef, Control, Executable, Isa, Pool, Runtime};
 
 use crate::bare;
-use crate::engine::code_bytes;
+use crate::engine::{code_bytes, without_data};
 use crate::launch::bytes_of;
 use crate::session::Ready;
 use crate::{Error, FileKind, Module, Options, Outputs, RunReport, Session, fill};
@@ -48,13 +48,16 @@ impl Session {
                     bundle.outputs.push(port(&arg.name, arg.dtype, &encoded.outputs[i as usize]));
                 }
                 ArgBinding::Constant { index, .. } => {
-                    let plain = plan.constants[index as usize].bytes();
-                    let data = packed.as_deref().map_or(plain, Vec::as_slice);
+                    let constant = &plan.constants[index as usize];
+                    if with_weights && !constant.has_data() {
+                        return Err(without_data(&plan, index));
+                    }
+                    let data = packed.as_deref().map_or(constant.bytes(), Vec::as_slice);
                     bundle.weights.push(Weight {
                         name: arg.name.clone(),
                         dtype: arg.dtype,
                         layout: arg.layout,
-                        bytes: data.len() as u64,
+                        bytes: arg.bytes,
                         hash: weight_hash(data),
                         data: with_weights.then(|| data.to_vec()),
                     });

@@ -262,7 +262,11 @@ impl Engine {
                 },
                 ArgBinding::Output(n) => ArgRef::Out(mem(n as usize)?),
                 ArgBinding::Constant { index, .. } => {
-                    let plain = group.plan.constants[index as usize].bytes();
+                    let constant = &group.plan.constants[index as usize];
+                    if !constant.has_data() {
+                        return Err(without_data(&group.plan, index));
+                    }
+                    let plain = constant.bytes();
                     let data = packed.as_deref().map_or(plain, Vec::as_slice);
                     weight_bytes += data.len();
                     ArgRef::In(data)
@@ -306,7 +310,11 @@ impl Engine {
                 ArgBinding::Input(i) => ArgRef::In(inputs[i as usize].bytes()),
                 ArgBinding::Output(i) => ArgRef::Out(outputs[i as usize].take().ok_or_else(bound_twice)?),
                 ArgBinding::Constant { index, pack } => {
-                    let plain = plan.constants[index as usize].bytes();
+                    let constant = &plan.constants[index as usize];
+                    if !constant.has_data() {
+                        return Err(without_data(plan, index));
+                    }
+                    let plain = constant.bytes();
                     let data = packed.as_deref().filter(|_| pack.is_some()).map_or(plain, Vec::as_slice);
                     weight_bytes += data.len();
                     ArgRef::In(data)
@@ -351,7 +359,7 @@ pub(crate) fn encode(
     let mut weights = Vec::with_capacity(compiled.arg_buffers.len());
     for binding in &compiled.arg_buffers {
         weights.push(match *binding {
-            ArgBinding::Constant { index, pack: Some(pack) } => {
+            ArgBinding::Constant { index, pack: Some(pack) } if plan.constants[index as usize].has_data() => {
                 let (data, us) = variant.packed(plan, index, pack)?;
                 *packing_us += us;
                 Some(data)
@@ -386,6 +394,14 @@ fn grow(words: &mut Vec<u64>, bytes: usize) {
 
 fn bound_twice() -> Error {
     Error::Launch("an output or the workspace is bound to two arguments".into())
+}
+
+/// A constant was to be read.
+pub(crate) fn without_data(plan: &Plan, index: u32) -> Error {
+    let is = |b: &&dvm_ir::plan::Buffer| b.kind == dvm_ir::plan::BufferKind::Const(index);
+    let name = plan.buffers.iter().find(is).map_or("", |b| b.name.as_str());
+    let what = format!("constant `{name}` of {:?} has a shape and no data", plan.constants[index as usize]);
+    Error::Launch(format!("{what}: the model can be compiled and timed, not run"))
 }
 
 /// Size of the encoded instructions of a program.

@@ -468,6 +468,7 @@ impl FlowState {
 
     fn value(&self, v: ValueId) -> Result<Tensor, Error> {
         let found = self.slots[v.index()].as_ref().or_else(|| self.flow.graph.constant_of(v));
+        let found = found.filter(|t| t.has_data());
         found.cloned().ok_or_else(|| Error::Launch(format!("{v} has no value")))
     }
     fn values(&self, vs: &[ValueId]) -> Result<Vec<Tensor>, Error> {

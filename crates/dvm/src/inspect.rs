@@ -62,7 +62,7 @@ fn of_module(module: &Module, kind: &str) -> Result<Inspection, Error> {
         for op in nodes.chain(g.controls.iter().map(|c| c.kind.mnemonic())) {
             *ops.entry(op.to_string()).or_insert(0) += 1;
         }
-        weight_bytes += g.constants.iter().map(|c| c.bytes().len()).sum::<usize>();
+        weight_bytes += g.constants.iter().map(dvm_ir::Tensor::byte_len).sum::<usize>();
     });
     Ok(Inspection {
         kind: kind.into(),

@@ -399,6 +399,9 @@ pub fn eval_plan(plan: &Plan, inputs: &[(impl AsRef<str>, Tensor)]) -> Result<Ve
             BufferKind::Const(i) => Some(plan.constants.get(i as usize)),
             BufferKind::Output(_) | BufferKind::Temp => None,
         };
+        if let Some(Some(t)) = tensor.filter(|t| t.is_some_and(|t| !t.has_data())) {
+            return Err(malformed(format!("buffer `{}` of {t:?} has a shape and no data", b.name)));
+        }
         memories.push(match tensor {
             Some(Some(t)) => Memory::read_only(t),
             Some(None) => return Err(malformed(format!("buffer `{}` is of nothing: {:?}", b.name, b.kind))),

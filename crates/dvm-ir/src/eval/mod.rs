@@ -268,6 +268,9 @@ fn run(
         }
     }
     let mut values: Vec<Option<Array>> = vec![None; graph.values.len()];
+    if let Some((v, t)) = without_data(graph) {
+        return Err(EvalError::Plan { what: format!("constant {v} of {t:?} has a shape and no data") });
+    }
     let source = |v: usize| match graph.values[v].def {
         ValueDef::Input(i) => given.get(i as usize).copied(),
         ValueDef::Const(c) => graph.constants.get(c.index()),
@@ -327,6 +330,13 @@ fn run(
         .map_err(|fault| EvalError::Output { output: o.name.clone(), fault })
     };
     graph.outputs.iter().map(output).collect()
+}
+
+/// A constant that cannot be evaluated.
+fn without_data(graph: &Graph) -> Option<(ValueId, &Tensor)> {
+    let constants =
+        (0..graph.values.len()).map(ValueId::new).filter_map(|v| Some((v, graph.constant_of(v)?)));
+    constants.into_iter().find(|(_, t)| !t.has_data())
 }
 
 /// The operands of a node or control; inputs and constants are taken from where they are.

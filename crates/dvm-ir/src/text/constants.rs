@@ -47,11 +47,13 @@ impl Parser<'_> {
             self.expect(")")?;
             self.expand(bytes, start)?;
             uniform(ty.dtype, &shape, seed as u64).map_err(|e| wrong(self, e.to_string()))?
+        } else if self.eat("no_data") {
+            Tensor::shape_only(ty.dtype, &shape).map_err(|e| wrong(self, e.to_string()))?
         } else if shape.is_empty() {
             let data = self.element_bits(ty.dtype)?;
             Tensor::from_bytes(ty.dtype, &shape, &data).map_err(|e| wrong(self, e.to_string()))?
         } else {
-            let e = self.expected("`[..]`, `splat`, `hex` or `uniform`");
+            let e = self.expected("`[..]`, `splat`, `hex`, `uniform` or `no_data`");
             let elided = self.text() == "...";
             return Err(if elided { e.help("this text was printed without its large constants") } else { e });
         };

@@ -312,7 +312,9 @@ impl<'a> Printer<'a> {
         let first = t.bytes().get(..size);
         let equal = |first| t.bytes().chunks_exact(size).all(|e| e == first);
         let text = |i| element_text(t, i);
-        if t.len() > self.options.max_constant_elements {
+        if !t.has_data() {
+            put!(self, "no_data");
+        } else if t.len() > self.options.max_constant_elements {
             put!(self, "...");
         } else if let (true, Some(x)) = (t.shape().is_empty(), text(0)) {
             put!(self, "{x}");
