@@ -12,6 +12,7 @@ pub mod hazard;
 pub mod mutate;
 mod spec;
 pub mod timing;
+mod what_if;
 
 pub use charge::CostKey;
 pub use costs::{Costs, CubeCosts, DmaCosts, Linear, VectorCosts};

@@ -33,6 +33,14 @@ pub enum SpecError {
     /// `inherits` goes round in circles or too deep.
     #[error("machine spec: `inherits` is nested more than {MAX_DEPTH} deep")]
     Inherits,
+    /// No number has this name.
+    #[error("machine spec: no number `{key}`{}", if near.is_empty() { String::new() } else { format!("; near are {}", near.join(", ")) })]
+    Key {
+        /// What was asked for.
+        key: String,
+        /// Full names of some that look alike.
+        near: Vec<String>,
+    },
     /// Values out of range, all of them.
     #[error("machine spec `{name}`: {}", problems.join("; "))]
     Invalid {
@@ -59,6 +67,11 @@ impl MachineSpec {
     /// Names of the shipped specs.
     pub const NAMES: &'static [&'static str] = NAMES;
 
+    /// The commented text of a shipped spec.
+    #[must_use]
+    pub fn source(name: &str) -> Option<&'static str> {
+        source(name)
+    }
     /// A shipped spec.
     ///
     /// # Errors
