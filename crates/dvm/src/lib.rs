@@ -22,6 +22,7 @@ mod session;
 pub mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod timing;
 
 pub use dvm_bc as bc;
 pub use dvm_fuse::{Stack, StackError, to_dot, to_svg};

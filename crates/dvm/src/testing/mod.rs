@@ -3,6 +3,7 @@
 mod cases;
 pub mod eager;
 pub mod random;
+pub mod models;
 mod snapshot;
 pub mod traffic;
 
