@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+use crate::time_args::{SpecsArgs, TimeArgs};
+
 /// Runs tensor programs whose shapes are known only at run time.
 ///
 /// A model is fused once, symbolically. For every concrete shape it is tiled and encoded to bytecode in microseconds, verified, and
@@ -24,6 +26,8 @@ Examples:
   dvm compile model.onnx --dim seq=17 -o m.dvmb     a bundle for run, disasm and check
   dvm disasm m.dvmb                                 its bytecode as text, for review
   dvm check m.dvmb                                  is it safe, is it synchronised?
+  dvm time m.dvmb --html timeline.html              predicted time on its machine, and a timeline
+  dvm specs                                         the machines
   dvm run kernel.dvmasm --inputs in.npz             a kernel written by hand
 
 Exit codes: 0 right, 1 error, 2 wrong usage, 3 values differ, 4 a check found something.
@@ -57,12 +61,16 @@ pub(crate) enum Command {
     Asm(AsmArgs),
     /// Verify programs and check their synchronisation, without running them.
     Check(CheckArgs),
+    /// Predict how long a program takes on a machine, and why.
+    Time(Box<TimeArgs>),
+    /// List the machines, or show the file of one.
+    Specs(SpecsArgs),
     /// Run the bundled transformer over many shapes and check it against the reference evaluator.
     Demo(DemoArgs),
 }
 
 /// `NAME=VALUE`.
-fn pair(s: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(s: &str) -> Result<(String, String), String> {
     let (name, value) = s.split_once('=').ok_or_else(|| format!("`{s}` is not NAME=VALUE"))?;
     if name.is_empty() || value.is_empty() {
         return Err(format!("`{s}` is not NAME=VALUE"));
@@ -71,7 +79,7 @@ fn pair(s: &str) -> Result<(String, String), String> {
 }
 
 /// `SYMBOL=N[,N...]`.
-fn dim(s: &str) -> Result<(String, Vec<i64>), String> {
+pub(crate) fn dim(s: &str) -> Result<(String, Vec<i64>), String> {
     let (name, values) = pair(s)?;
     let values: Result<Vec<i64>, _> = values.split(',').map(|v| v.trim().parse::<i64>()).collect();
     Ok((name, values.map_err(|_| format!("`{s}` is not SYMBOL=N[,N...] with integers"))?))

@@ -6,6 +6,7 @@ mod args;
 mod cmd;
 mod inputs;
 mod table;
+mod time_args;
 
 use std::process::ExitCode;
 
@@ -60,6 +61,8 @@ fn main() -> ExitCode {
         args::Command::Disasm(a) => cmd::asm::disasm(&a),
         args::Command::Asm(a) => cmd::asm::asm(&a),
         args::Command::Check(a) => cmd::check::check(&a),
+        args::Command::Time(a) => cmd::time::time(&a),
+        args::Command::Specs(a) => cmd::specs::specs(&a),
         args::Command::Demo(a) => cmd::demo::demo(&a),
     };
     match outcome {

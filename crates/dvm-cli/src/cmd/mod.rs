@@ -8,12 +8,14 @@ pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod inspect;
 pub(crate) mod run;
+pub(crate) mod specs;
+pub(crate) mod time;
 
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use dvm::{MachineSpec, Options};
+use anyhow::Result;
+use dvm::Options;
 
 use crate::args::EngineArgs;
 
@@ -35,12 +37,7 @@ pub(crate) fn options_for(engine: &EngineArgs, model_bytes: u64, given_bytes: u6
     options.timeout = engine.timeout;
     options.threads = engine.threads.map(usize::from);
     if let Some(spec) = &engine.spec {
-        options.spec = Some(if Path::new(spec).extension().is_some_and(|e| e == "toml") {
-            let text = std::fs::read_to_string(spec).with_context(|| spec.clone())?;
-            MachineSpec::from_toml(&text).with_context(|| spec.clone())?
-        } else {
-            MachineSpec::named(spec)?
-        });
+        options.spec = Some(specs::load(spec)?.spec);
     }
     Ok(options)
 }
