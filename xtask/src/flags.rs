@@ -80,6 +80,37 @@ xflags::xflags! {
             /// Threads (default: those of the machine).
             optional --threads threads: usize
         }
+        /// List the shape-only models (BERT-base, Qwen3-14B, Llama-3.1-8B, MMoE): graphs whose weights are extents without data.
+        cmd models {
+            /// Only models whose name contains this.
+            optional --only text: String
+            /// Write each as textual IR into this folder, for `dvm explain`, `dvm compile` and `dvm time`.
+            optional --out dir: PathBuf
+            /// Compile them for their usual shapes and print the cost.
+            optional --compile
+            /// Machine to compile for (default `ascend-910b2`).
+            optional --spec name: String
+        }
+        /// Ask the timing model for the paper's comparison: speedups of four operators, times and compile ratios of four models.
+        cmd paper-sim {
+            /// Machine (default `ascend-910b2`).
+            optional --spec name: String
+            /// Shapes of each operator (default 56).
+            optional --shapes count: usize
+            /// Only operators and models whose name contains this.
+            optional --only text: String
+            /// Print every shape.
+            optional --verbose
+            /// Operators only.
+            optional --no-models
+        }
+        /// Write the timeline pages under docs/timelines.
+        cmd timelines {
+            /// Another folder.
+            optional --out dir: PathBuf
+            /// Machine (default `ascend-910b2`).
+            optional --spec name: String
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.

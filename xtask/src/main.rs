@@ -8,10 +8,13 @@ mod conformance;
 mod demo_model;
 mod flags;
 mod fuzz;
+mod models;
 mod onnx_suite;
+mod paper_sim;
 mod random;
 mod regret;
 mod snapshots;
+mod timelines;
 mod traffic;
 mod ulp;
 
@@ -53,6 +56,20 @@ fn main() -> anyhow::Result<()> {
         XtaskCmd::TilingRegret(f) => {
             regret::run(&regret::Options { quick: f.quick, json: f.json, only: f.only, threads: f.threads })?
         }
+        XtaskCmd::Models(f) => models::models(
+            f.only.as_deref(),
+            f.out.as_deref(),
+            f.compile,
+            f.spec.as_deref().unwrap_or("ascend-910b2"),
+        )?,
+        XtaskCmd::PaperSim(f) => paper_sim::paper_sim(&paper_sim::Config {
+            spec: f.spec.unwrap_or_else(|| "ascend-910b2".into()),
+            shapes: f.shapes.unwrap_or(56),
+            only: f.only,
+            verbose: f.verbose,
+            no_models: f.no_models,
+        })?,
+        XtaskCmd::Timelines(f) => timelines::timelines(f.out, f.spec.as_deref().unwrap_or("ascend-910b2"))?,
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::Conformance(a) => {
