@@ -124,12 +124,19 @@ impl Verdict {
             let difference = Some("does not exist".to_string());
             let shape = format!("{}{:?}", expected.dtype(), expected.shape());
             let tol = Tolerance::of(expected.dtype());
-            return Verdict { label, name: name.into(), shape, tol, absolute: 0.0, relative: 0.0, difference };
+            return Verdict {
+                label,
+                name: name.into(),
+                shape,
+                tol,
+                absolute: 0.0,
+                relative: 0.0,
+                difference,
+            };
         };
         let expected = npz::stored_as(expected.clone(), got.dtype());
         let default = Tolerance::of(got.dtype());
-        let tol =
-            Tolerance { rtol: a.rtol.unwrap_or(default.rtol), atol: a.atol.unwrap_or(default.atol) };
+        let tol = Tolerance { rtol: a.rtol.unwrap_or(default.rtol), atol: a.atol.unwrap_or(default.atol) };
         Verdict {
             label,
             name: name.into(),

@@ -3,7 +3,7 @@
 use dvm_ir::{BinaryOp as B, CheckCond, DType, Dim, Op, ReduceOp as R, UnaryOp as U};
 
 use super::{OpRow, op};
-use crate::cx::{Cx, Outs};
+use crate::cx::Cx;
 use crate::error::{Fail, invalid};
 use crate::value::V;
 

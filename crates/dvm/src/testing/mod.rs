@@ -2,8 +2,8 @@
 
 mod cases;
 pub mod eager;
-pub mod random;
 pub mod models;
+pub mod random;
 mod snapshot;
 pub mod traffic;
 

@@ -145,7 +145,7 @@ impl Builder<'_> {
                 u.slots.iter_mut().for_each(|s| s.0 = map[s.0 as usize]);
                 u
             });
-            self.out.steps.push(Step { units: units.collect() });
+            self.out.steps.push(Step { units: units.collect(), limits: vec![] });
         }
         Ok(steps)
     }

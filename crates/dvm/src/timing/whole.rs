@@ -51,7 +51,7 @@ pub fn launches_of(timing: &Timing, spec: &MachineSpec, steps: &[usize]) -> Vec<
 
 /// A program with a step for each unit.
 fn unstacked(program: &Program) -> Program {
-    let single = |u: &dvm_bc::Unit| Step { units: vec![u.clone()] };
+    let single = |u: &dvm_bc::Unit| Step { units: vec![u.clone()], limits: vec![] };
     let steps = program.steps.iter().flat_map(|s| &s.units).map(single).collect();
     Program { steps, ..program.clone() }
 }
