@@ -157,12 +157,17 @@ impl Plan {
         self.splits.binary_search_by_key(&call, |s| s.call).ok().map(|i| &self.splits[i])
     }
 
-    /// The same plan with every call in parts that may be.
+    /// The same plan with every call in parts that may be. Boundaries and core limits, which count calls and levels, are left out.
     #[must_use]
     pub fn in_parts(&self) -> Plan {
-        let empty =
-            Plan { calls: vec![], levels: vec![], splits: vec![], boundaries: vec![], ..self.clone() };
-        let mut out = empty;
+        let mut out = Plan {
+            calls: vec![],
+            levels: vec![],
+            splits: vec![],
+            boundaries: vec![],
+            limits: vec![],
+            ..self.clone()
+        };
         for level in &self.levels {
             let first = out.levels.len();
             for &c in &level.calls {

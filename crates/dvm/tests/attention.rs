@@ -307,7 +307,7 @@ fn who_packs() {
         ("b=1 m=512 n=512", "in parts"),
         ("b=8 m=1 n=1500", "alone"),
         ("b=8 m=1 n=4096", "in parts"),
-        ("b=1 m=40 n=128", "each"),
+        ("b=1 m=512 n=8", "each"),
         ("b=2 m=2048 n=2048", "in parts"),
         ("b=1 m=3 n=60000", "in parts"),
     ];
