@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dvm_ir::plan::{BufferKind, Call, KernelId, Level};
+use dvm_ir::plan::{BufferKind, Call, KernelId, Level, Split};
 use dvm_ir::{Dim, DimValues, Plan};
 
 use crate::Error;
@@ -99,12 +99,15 @@ impl Uses {
 
 /// Levels before which to cut.
 fn cuts(plan: &Plan) -> Option<Vec<usize>> {
-    let total = plan.kernels.len();
+    // Those that only parts of calls use are not counted.
+    let mut called = vec![false; plan.kernels.len()];
+    plan.calls.iter().for_each(|c| called[c.kernel.index()] = true);
+    let total = called.iter().filter(|&&c| c).count();
     if total < KERNELS || plan.levels.len() < LEVELS {
         return None;
     }
     // Kernels seen before each level, and those that are used from it on.
-    let mut seen = vec![false; total];
+    let mut seen = vec![false; called.len()];
     let mut before = vec![0usize];
     for level in &plan.levels {
         let mut n = before[before.len() - 1];
@@ -113,7 +116,7 @@ fn cuts(plan: &Plan) -> Option<Vec<usize>> {
         }
         before.push(n);
     }
-    let mut used = vec![false; total];
+    let mut used = vec![false; called.len()];
     let mut after = vec![0usize; plan.levels.len() + 1];
     for (l, level) in plan.levels.iter().enumerate().rev() {
         let mut n = after[l + 1];
@@ -178,13 +181,19 @@ fn part(
     for level in &plan.levels[levels] {
         let mut calls = Vec::with_capacity(level.calls.len());
         for &c in &level.calls {
-            let call = &plan.calls[c as usize];
-            let kernel = *kernels[call.kernel.index()].get_or_insert_with(|| {
-                out.kernels.push(plan.kernels[call.kernel.index()].clone());
-                KernelId::new(out.kernels.len() - 1)
-            });
-            calls.push(out.calls.len() as u32);
-            out.calls.push(Call { kernel, args: call.args.clone(), nodes: call.nodes.clone() });
+            let mut own = |call: &Call| {
+                let kernel = *kernels[call.kernel.index()].get_or_insert_with(|| {
+                    out.kernels.push(plan.kernels[call.kernel.index()].clone());
+                    KernelId::new(out.kernels.len() - 1)
+                });
+                Call { kernel, args: call.args.clone(), nodes: call.nodes.clone() }
+            };
+            let made = own(&plan.calls[c as usize]);
+            let parts = plan.split_of(c).map(|s| s.parts.iter().map(&mut own).collect());
+            let number = out.calls.len() as u32;
+            calls.push(number);
+            out.calls.push(made);
+            out.splits.extend(parts.map(|parts| Split { call: number, parts }));
         }
         out.levels.push(Level { calls });
     }

@@ -75,12 +75,14 @@ fn use_model(bytes: &[u8], rng: &mut Rng) -> Stage {
     if graph.inputs.iter().zip(&shapes).map(size).fold(0, usize::saturating_add) > 16 << 20 {
         return Stage::Loaded;
     }
-    let inputs: Vec<(String, Tensor)> = graph
-        .inputs
-        .iter()
-        .zip(&shapes)
-        .map(|(i, s)| (i.name.clone(), fill::fill(&i.name, graph.dtype(i.value), s).unwrap()))
-        .collect();
+    // Extents whose product overflows before a 0 is met are refused here.
+    let fill = |(i, s): (&dvm::Input, &Vec<usize>)| {
+        fill::fill(&i.name, graph.dtype(i.value), s).map(|t| (i.name.clone(), t))
+    };
+    let Ok(inputs) = graph.inputs.iter().zip(&shapes).map(fill).collect::<Result<Vec<(String, Tensor)>, _>>()
+    else {
+        return Stage::Loaded;
+    };
     let run = || -> Result<(), dvm::Error> {
         let mut session = Session::new(&module, options())?;
         session.run_into(&inputs, &mut Outputs::new())?;

@@ -26,18 +26,30 @@ fn fused_vector_kernels_move_what_they_must() {
         for (case, shape, fits) in vectors(&spec) {
             let t = measure(case, shape, &spec).unwrap();
             let what = format!("{} {shape:?} on {name}: {t:?}", case.name);
-            assert_eq!(t.kernels.0, 1, "{what}");
-            assert_eq!(t.fused.1, t.least.1, "each output is stored once: {what}");
+            // A few long rows are several templates, so that all cores take part; then totals are stored too.
+            let pieces = t.kernels.0 > 1;
+            assert!(!(pieces && fits), "{what}");
+            assert!(t.fused.1 >= t.least.1, "stored too little: {what}");
+            assert!(
+                t.fused.1 - t.least.1 <= if pieces { t.least.1 / 100 } else { 0 },
+                "stored again: {what}"
+            );
             assert!(t.fused.0 >= t.least.0, "counted too little: {what}");
             if fits {
                 whole += 1;
-                assert!(t.ratio() <= 1.1, "{:.3}: {what}", t.ratio());
+                // Weights are read once by each core that has rows.
+                let r = shape.iter().find(|(n, _)| *n == "r").map_or(1, |(_, v)| *v as u64);
+                let x = 4 * r * shape.iter().find(|(n, _)| *n == "c").map_or(0, |(_, v)| *v as u64);
+                let readers = if spec.target.cores > 2 { r.min(spec.target.cores.into()) } else { 1 };
+                let least = x + (t.least.0 - x) * readers + t.least.1;
+                assert!(10 * (t.fused.0 + t.fused.1) <= 11 * least, "{:.3}: {what}", t.ratio());
             } else {
                 // Once more for each reduction that must be finished before the row is looked at again; weights once a row.
                 split += 1;
                 let value = |s: &str| shape.iter().find(|(n, _)| *n == s).map_or(0, |(_, v)| *v as u64);
                 let x = 4 * value("r") * value("c");
-                let most = x * (1 + case.passes) + (t.least.0 - x) * value("r");
+                let totals = if pieces { t.least.0 / 100 } else { 0 };
+                let most = x * (1 + case.passes) + (t.least.0 - x) * value("r") + totals;
                 assert!(t.fused.0 <= most, "{} of {most}: {what}", t.fused.0);
             }
         }

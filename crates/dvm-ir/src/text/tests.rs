@@ -136,7 +136,7 @@ error: the result of this op is f32[b, 4]
         ("const %z: u8[1] = [256]", "this is no u8"),
         ("const %z: i32[1] = [1.5]", "this is no i32"),
         ("const %z: f32[99999999999] = splat 1", "generated constants are limited to 67108864 bytes a graph"),
-        ("const %z: f32[1] = ...", "expected `[..]`, `splat`, `hex` or `uniform`, got `...`"),
+        ("const %z: f32[1] = ...", "expected `[..]`, `splat`, `hex`, `uniform` or `no_data`, got `...`"),
         ("%z = reshape %x {shape = [pow(b, 2)]}", "there is no function `pow` of dims"),
         (
             "%z = reshape %x {shape = [99999999999999999999]}",
