@@ -27,7 +27,7 @@ fn nested(shape: &[usize], strides: &[usize]) -> Option<Vec<usize>> {
     order.sort_by(|&a, &b| strides[b].cmp(&strides[a]));
     let nests = order.windows(2).all(|w| {
         let (outer, inner) = (strides[w[0]], strides[w[1]]);
-        outer % inner == 0 && shape[w[1]] <= outer / inner
+        outer.is_multiple_of(inner) && shape[w[1]] <= outer / inner
     });
     nests.then_some(order)
 }
@@ -70,7 +70,7 @@ pub fn strided_view(len: usize, shape: &[usize], strides: &[usize], offset: usiz
     if start.iter().zip(&lens).zip(&radices).any(|((s, n), r)| s + n > *r) {
         return None;
     }
-    if len % outer != 0 {
+    if !len.is_multiple_of(outer) {
         steps.push(ViewStep::Slice(vec![0], vec![runs * outer]));
     }
     steps.push(ViewStep::Reshape(radices));
