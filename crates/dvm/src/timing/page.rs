@@ -137,7 +137,7 @@ pub fn html_page(
             c => heading.push(c),
         }
     }
-    PAGE.replacen("@TITLE@", &heading, 1).replacen("@DATA@", &data, 1)
+    PAGE.replacen("@DATA@", &data, 1).replacen("@TITLE@", &heading, 1)
 }
 
 /// Cores in the order of rows: a cube core, then the vector cores that it leads.
