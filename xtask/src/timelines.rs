@@ -35,12 +35,11 @@ pub(crate) fn timelines(out: Option<PathBuf>, spec: &str) -> Result<()> {
         let mut fixed = p.clone();
         fixed.compile_us = 20.0 * p.program().templates.len() as f64;
         let rows = timing::compare(&fixed, None, &t, &spec, &HostCosts::default(), &Options::default())?;
-        let host = rows.iter().find(|r| r.name == "new shape, compile hidden").map(|r| &r.schedule);
+        let host = rows.iter().find(|r| r.name == "new shape, compile hidden");
         let (notes, ops) = (p.notes(), p.ops());
         let labels = Labels::new(p.program(), 0, &notes, &ops);
         let title =
             format!("{name} {}", bound.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" "));
-        let host = host.filter(|s| s.device.len() == 1);
         let page = timing::html_page(&title, &t, &labels, &spec, host);
         let path = dir.join(format!("{name}.html"));
         let spans = t.trace.as_ref().map_or(0, |t| t.spans.len());

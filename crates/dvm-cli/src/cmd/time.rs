@@ -172,12 +172,12 @@ pub(crate) fn time(a: &TimeArgs) -> Result<Outcome> {
     if let [r] = reports.as_slice() {
         let labels = Labels::new(r.program, 0, &subject.notes, &subject.ops);
         // The launches whose compile hides behind execution, where there is a model to compile.
-        let host = r.rows.iter().find(|row| row.name == "new shape, compile first").map(|row| &row.schedule);
+        let host = r.rows.iter().find(|row| row.name == "new shape, compile hidden");
         let write = |path: &Path, text: String| {
             npz::write_whole(path, text.as_bytes()).with_context(|| path.display().to_string())
         };
         if let Some(path) = &a.trace {
-            write(path, timing::chrome_trace(&r.timing, &labels, spec.timing.mhz, host))?;
+            write(path, timing::chrome_trace(&r.timing, &labels, spec, host))?;
         }
         if let Some(path) = &a.html {
             write(path, timing::html_page(&r.title, &r.timing, &labels, spec, host))?;

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
+use dvm_npu::MachineSpec;
 use dvm_npu::timing::Timing;
 
-use super::Schedule;
+use super::Row;
 use super::label::{Labels, quoted};
 
 /// Trace events as one JSON object: a process for each core with a thread for each pipe, and one for host and device. Times are µs. Nothing but
 /// names where the timing has no trace.
 #[must_use]
-pub fn chrome_trace(timing: &Timing, labels: &Labels<'_>, mhz: f64, host: Option<&Schedule>) -> String {
+pub fn chrome_trace(timing: &Timing, labels: &Labels<'_>, spec: &MachineSpec, host: Option<&Row>) -> String {
     let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     let mut first = true;
     let mut event = |text: std::fmt::Arguments<'_>| {
@@ -30,7 +31,7 @@ pub fn chrome_trace(timing: &Timing, labels: &Labels<'_>, mhz: f64, host: Option
             name(text)
         )
     };
-    if let Some(s) = host {
+    if let Some(s) = host.map(|r| &r.schedule) {
         event(format_args!("{}", meta("process_name", 0, 0, "host and device")));
         for (tid, (what, list)) in [("host", &s.host), ("device", &s.device)].into_iter().enumerate() {
             event(format_args!("{}", meta("thread_name", 0, tid, what)));
@@ -42,8 +43,8 @@ pub fn chrome_trace(timing: &Timing, labels: &Labels<'_>, mhz: f64, host: Option
             }
         }
     }
-    // The device's clock begins where the first launch does.
-    let offset = host.and_then(|s| s.device.first()).map_or(0.0, |b| b.start_us);
+    let mhz = spec.timing.mhz;
+    let shifts = host.map_or_else(Vec::new, |r| r.shifts(timing, spec));
     for (c, core) in timing.cores.iter().enumerate() {
         event(format_args!("{}", meta("process_name", c + 1, 0, &core.name())));
         for p in &core.pipes {
@@ -51,7 +52,8 @@ pub fn chrome_trace(timing: &Timing, labels: &Labels<'_>, mhz: f64, host: Option
         }
     }
     for s in timing.trace.iter().flat_map(|t| &t.spans) {
-        let (ts, dur) = (offset + s.start / mhz, (s.end - s.start) / mhz);
+        let shift = shifts.get(s.step as usize).copied().unwrap_or(0.0);
+        let (ts, dur) = (shift + s.start / mhz, (s.end - s.start) / mhz);
         event(format_args!(
             "{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{ts:.4},\"dur\":{dur:.4},\"args\":{{\"instruction\":{},\
              \"value\":{},\"kernel\":{},\"ops\":{},\"step\":{},\"unit\":{},\"tile\":{},\"waited for\":\"{}\"}}}}",

@@ -7,7 +7,7 @@ use dvm_bc::{CoreKind, InstAt};
 use dvm_npu::MachineSpec;
 use dvm_npu::timing::{Cause, Timing};
 
-use super::Schedule;
+use super::Row;
 use super::label::{Labels, quoted};
 
 const PAGE: &str = include_str!("timeline.html");
@@ -20,7 +20,7 @@ pub fn html_page(
     timing: &Timing,
     labels: &Labels<'_>,
     spec: &MachineSpec,
-    host: Option<&Schedule>,
+    host: Option<&Row>,
 ) -> String {
     let mut data = String::from("{");
     let text = |key: &str, value: &str, out: &mut String| {
@@ -46,9 +46,13 @@ pub fn html_page(
         spec.timing.launch_us * spec.timing.mhz,
     );
     strings("causes", Cause::ALL.iter().map(|c| c.name().to_owned()), &mut data);
+    // Times of the page are from the device's first launch on.
+    let shifts = host.map_or_else(Vec::new, |r| r.shifts(timing, spec));
+    let shift = |step: usize| shifts.get(step).map_or(0.0, |s| s - shifts[0]);
     let _ = write!(data, "\"idle\":{},", Cause::Idle as usize);
     data.push_str("\"steps\":[");
-    list(timing.steps.iter().map(|s| format!("[{:.3},{:.3}]", s.0, s.1)), &mut data);
+    let step = |(i, s): (usize, &(f64, f64))| format!("[{:.3},{:.3}]", s.0 + shift(i), s.1 + shift(i));
+    list(timing.steps.iter().enumerate().map(step), &mut data);
     data.push_str("],");
 
     let mut insts: HashMap<(u32, u32), usize> = HashMap::new();
@@ -63,7 +67,8 @@ pub fn html_page(
             let (mut at, mut tile) = (0i64, 0i64);
             let mut packed = String::new();
             for s in own {
-                let (start, end) = (s.start.round() as i64, s.end.round() as i64);
+                let later = shift(s.step as usize) * spec.timing.mhz;
+                let (start, end) = ((s.start + later).round() as i64, (s.end + later).round() as i64);
                 let inst = *insts.entry((s.at.template, s.at.number)).or_insert_with(|| {
                     shown.push(s.at);
                     shown.len() - 1
@@ -113,7 +118,7 @@ pub fn html_page(
     let last = shown.iter().map(|a| a.template).max().map_or(0, |t| t + 1);
     strings("ops", (0..last).map(|t| labels.ops(t)), &mut data);
     data.push_str("\"host\":[");
-    if let Some(s) = host {
+    if let Some(s) = host.map(|r| &r.schedule) {
         let lane = |name: &str, list_: &[super::Busy]| {
             let mut out = format!("[\"{name}\",[");
             let one = |b: &super::Busy| {

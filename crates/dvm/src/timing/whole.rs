@@ -15,8 +15,8 @@ const GROUPS: [usize; 4] = [1, 2, 4, 8];
 pub struct Row {
     /// What it is.
     pub name: &'static str,
-    /// Launches.
-    pub launches: usize,
+    /// Steps of each launch.
+    pub steps: Vec<usize>,
     /// Units (kernels) in them.
     pub kernels: usize,
     /// Sum over launches, µs.
@@ -29,6 +29,19 @@ pub struct Row {
     pub memory_bytes: u64,
     /// Host and device on one clock.
     pub schedule: Schedule,
+}
+
+impl Row {
+    /// By step of the program: what is to be added to the simulation's times, µs, so that they are on the clock of the schedule.
+    #[must_use]
+    pub fn shifts(&self, timing: &Timing, spec: &MachineSpec) -> Vec<f64> {
+        let mut out = Vec::with_capacity(timing.steps.len());
+        for (&n, launch) in self.steps.iter().zip(&self.schedule.device) {
+            let first = timing.steps.get(out.len()).map_or(0.0, |s| s.0);
+            out.extend(std::iter::repeat_n(launch.start_us + spec.timing.launch_us - first, n));
+        }
+        out
+    }
 }
 
 /// Device time of consecutive launches of `steps` steps each, from a simulation of all of them as one program: each launch after the first
@@ -119,11 +132,11 @@ pub fn compare(
         if n == 1 { program.name.clone() } else { format!("{} part {}", program.name, i + 1) }
     };
     let mut rows = vec![];
-    let mut row = |name, list: Vec<Launch>, overlap: bool, kernels: usize, t: &Timing| {
+    let mut row = |name, list: Vec<Launch>, steps: Vec<usize>, overlap: bool, kernels: usize, t: &Timing| {
         let compile_us = list.iter().map(|l| l.compile_us).sum();
         rows.push(Row {
             name,
-            launches: list.len(),
+            steps,
             kernels,
             device_us: list.iter().map(|l| l.device_us).sum(),
             host_us: list.iter().map(|l| l.compile_us + l.enqueue_us).sum(),
@@ -135,34 +148,38 @@ pub fn compare(
     let whole = |compile_us| {
         vec![Launch { name: name(0, 1), compile_us, enqueue_us: host.enqueue_us, device_us: timing.us }]
     };
-    row("shape in the cache", whole(0.0), true, units(program), timing);
-    row("new shape, compile first", whole(prepared.compile_us), false, units(program), timing);
-    let spread = |count: usize| -> Vec<Launch> {
+    let all = || vec![program.steps.len()];
+    row("shape in the cache", whole(0.0), all(), true, units(program), timing);
+    row("new shape, compile first", whole(prepared.compile_us), all(), false, units(program), timing);
+    let spread = |count: usize| -> (Vec<usize>, Vec<Launch>) {
         let parts = groups(program, count);
-        let device = launches_of(timing, spec, &parts.iter().map(|p| p.0).collect::<Vec<_>>());
+        let steps: Vec<usize> = parts.iter().map(|p| p.0).collect();
+        let device = launches_of(timing, spec, &steps);
         let one = |(i, (part, device_us)): (usize, (&(usize, f64), f64))| Launch {
             name: name(i, parts.len()),
             compile_us: prepared.compile_us * part.1,
             enqueue_us: host.enqueue_us,
             device_us,
         };
-        parts.iter().zip(device).enumerate().map(one).collect()
+        let list = parts.iter().zip(device).enumerate().map(one).collect();
+        (steps, list)
     };
-    let ends = |list: &Vec<Launch>| schedule(list, true).total_us;
-    let hidden =
-        GROUPS.map(spread).into_iter().min_by(|a, b| ends(a).total_cmp(&ends(b))).unwrap_or_default();
-    row("new shape, compile hidden", hidden, true, units(program), timing);
+    let ends = |parts: &(Vec<usize>, Vec<Launch>)| schedule(&parts.1, true).total_us;
+    let hidden = GROUPS.map(spread).into_iter().min_by(|a, b| ends(a).total_cmp(&ends(b)));
+    let (steps, hidden) = hidden.unwrap_or_default();
+    row("new shape, compile hidden", hidden, steps, true, units(program), timing);
     let mut singly =
         |label, program: &Program, steps: Vec<(String, usize)>, addresses, enqueue_us| -> Result<(), Error> {
             let opts = Options { trace: 0, addresses, ..opts.clone() };
             let t = simulate(program, spec, &opts).map_err(|e| Error::Launch(format!("{label}: {e}")))?;
-            let device = launches_of(&t, spec, &steps.iter().map(|s| s.1).collect::<Vec<_>>());
+            let counts: Vec<usize> = steps.iter().map(|s| s.1).collect();
+            let device = launches_of(&t, spec, &counts);
             let list = steps
                 .into_iter()
                 .zip(device)
                 .map(|((name, _), device_us)| Launch { name, compile_us: 0.0, enqueue_us, device_us })
                 .collect();
-            row(label, list, true, units(program), &t);
+            row(label, list, counts, true, units(program), &t);
             Ok(())
         };
     let Some(unfused) = unfused else { return Ok(rows) };

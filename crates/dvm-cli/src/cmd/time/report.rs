@@ -219,7 +219,7 @@ fn text_of(r: &Report<'_>, out: &mut String) -> Result<()> {
                 format!("{:.1}", row.host_us),
                 format!("{:.1}", row.compile_us),
                 format!("{:.1}", row.schedule.exposed_compile_us),
-                row.launches.to_string(),
+                row.steps.len().to_string(),
                 row.kernels.to_string(),
                 format!("{:.2}", mb(row.memory_bytes)),
             ]);
@@ -266,7 +266,7 @@ fn json_of(r: &Report<'_>) -> Value {
     let rows = r.rows.iter().map(|row| {
         json!({
             "name": row.name, "total_us": row.schedule.total_us, "device_us": row.device_us, "host_us": row.host_us,
-            "compile_us": row.compile_us, "exposed_compile_us": row.schedule.exposed_compile_us, "launches": row.launches,
+            "compile_us": row.compile_us, "exposed_compile_us": row.schedule.exposed_compile_us, "launches": row.steps.len(),
             "kernels": row.kernels, "memory_bytes": row.memory_bytes,
         })
     });
