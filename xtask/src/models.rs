@@ -16,7 +16,7 @@ pub(crate) fn models(only: Option<&str>, out: Option<&Path>, compile: bool, spec
         "no model has that name; there are {}",
         MODELS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ")
     );
-    println!("{:<14}{:>11}{:>12}{:>8}  {}", "model", "parameters", "weights MB", "nodes", "what");
+    println!("{:<14}{:>11}{:>12}{:>8}  what", "model", "parameters", "weights MB", "nodes");
     for m in &chosen {
         let graph = m.graph()?;
         let count: usize = graph.constants.iter().filter(|c| !c.has_data()).map(dvm::Tensor::len).sum();
