@@ -77,7 +77,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("matmul", "(%a: f32[n, 256], %b: f32[256, m]) -> (%z) {\n  %z = matmul %a, %b\n}"),
     (
         "linear_gelu",
-        "(%a: f32[n, m]) -> (%z) {\n  const %w: f32[m, 384] = uniform(3)\n  %p = matmul %a, %w\n  %z = gelu %p {tanh = true}\n}",
+        "(%a: f32[n, m]) -> (%z) {\n  const %w: f32[m, 64] = uniform(3)\n  %p = matmul %a, %w\n  %z = gelu %p {tanh = true}\n}",
     ),
     (
         "scores",
@@ -269,7 +269,7 @@ fn measure(
     runtime: &Runtime,
     quick: bool,
 ) -> Result<Measured> {
-    let text = text.replace("[m, 384]", &format!("[{m}, 384]"));
+    let text = text.replace("[m, 64]", &format!("[{m}, 64]"));
     let text =
         if text.contains("const %w") { text.replace("f32[n, m]", &format!("f32[n, {m}]")) } else { text };
     let graph = Graph::from_text(&format!("graph g{text}\n")).map_err(|e| anyhow!("{e}"))?;

@@ -124,6 +124,9 @@ pub(crate) struct RunArgs {
     /// Fill the inputs of bytecode that are not given (those of models always are).
     #[arg(long)]
     pub(crate) fill: bool,
+    /// Where f16 and bf16 values are rounded: where the model defines them, or at stores and casts only, so that they depend on fusion.
+    #[arg(long, value_name = "HOW", value_parser = ["rounded", "wide"], default_value = "rounded")]
+    pub(crate) half: String,
     /// Value of a symbol; several values run one after the other in one session (all lists have one length, or 1).
     #[arg(long = "dim", value_name = "SYM=N[,N...]", value_parser = dim)]
     pub(crate) dim: Vec<(String, Vec<i64>)>,
@@ -199,6 +202,7 @@ Examples:
   dvm explain model.onnx                    kernels and boundaries
   dvm explain model.onnx --kernels          with the body of each kernel
   dvm explain model.onnx --dim seq=128      bytes as numbers too
+  dvm explain model.onnx --dim seq=128 --tiling --spec ascend-910b2    why each tile is as it is
   dvm explain model.onnx --svg plan.svg     a picture, for a browser
   dvm explain model.onnx --dot plan.dot && dot -Tpng plan.dot -o plan.png
   dvm explain model.onnx --assume \"s0 = s1\" --assume \"s0 % 64 == 0\"
@@ -212,6 +216,12 @@ pub(crate) struct ExplainArgs {
     /// Print the body of each distinct kernel.
     #[arg(long)]
     pub(crate) kernels: bool,
+    /// Print the tiling of each kernel for the dims given, and the candidates that the cost model compared with it.
+    #[arg(long)]
+    pub(crate) tiling: bool,
+    /// Machine of the tilings: a shipped one or a file (default: this machine).
+    #[arg(long, value_name = "SPEC", requires = "tiling")]
+    pub(crate) spec: Option<String>,
     /// Write the kernels and the buffers between them as a Graphviz file.
     #[arg(long, value_name = "F.dot")]
     pub(crate) dot: Option<PathBuf>,

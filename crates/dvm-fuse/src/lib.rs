@@ -36,6 +36,7 @@ mod split;
 mod stack;
 mod svg;
 mod why;
+mod wide;
 
 pub use dot::{call_graph, to_dot};
 pub use split::{Part, Split, Step, split};
@@ -72,11 +73,23 @@ pub struct FuseOptions {
     /// Most times that a node is put into a kernel with others; what comes later is a kernel of its own. `None` for no limit.
     /// Decisions do not look ahead: a lower limit gives a beginning of the same ones.
     pub contractions: Option<usize>,
+    /// What becomes of f16 and bf16 values inside a kernel.
+    pub half: Half,
+}
+
+/// Where f16 and bf16 values are rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Half {
+    /// Where the graph defines them, fused or not: values never depend on what was fused.
+    #[default]
+    Rounded,
+    /// At stores and casts only: fewer roundings, and values that depend on what was fused.
+    Wide,
 }
 
 impl Default for FuseOptions {
     fn default() -> FuseOptions {
-        FuseOptions { limits: FuseLimits::default(), fuse: true, contractions: None }
+        FuseOptions { limits: FuseLimits::default(), fuse: true, contractions: None, half: Half::Rounded }
     }
 }
 
@@ -181,5 +194,9 @@ fn planned(graph: &Graph, opts: &FuseOptions, wish: bool) -> Result<Planned, Fus
         Contraction { op: p.g.nodes[n.index()].op.mnemonic(), nodes }
     };
     let contractions = regions.joined.iter().map(contraction).collect();
-    Ok(Planned { plan: schedule::schedule(&p, dims, &regions)?, contractions, wishes })
+    let mut plan = schedule::schedule(&p, dims, &regions)?;
+    if opts.half == Half::Wide {
+        plan.kernels.iter_mut().for_each(wide::widen);
+    }
+    Ok(Planned { plan, contractions, wishes })
 }

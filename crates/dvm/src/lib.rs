@@ -22,10 +22,11 @@ mod session;
 pub mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tilings;
 pub mod timing;
 
 pub use dvm_bc as bc;
-pub use dvm_fuse::{Stack, StackError, to_dot, to_svg};
+pub use dvm_fuse::{Half, Stack, StackError, to_dot, to_svg};
 pub use dvm_ir as ir;
 pub use dvm_ir::explain;
 pub use dvm_ir::{
@@ -40,6 +41,7 @@ pub use bisect::{Bisection, Culprit, bisect};
 pub use bundle::{BundleSession, compile_bundle, read_bundle};
 pub use check::{CheckReport, check};
 pub use dvm_tile::TileHint;
+pub use dvm_tile::{Candidate, Tiling};
 pub use error::Error;
 pub use flow::{Stage, StageNote};
 pub use inspect::Inspection;
@@ -48,6 +50,7 @@ pub use options::Options;
 pub use report::RunReport;
 pub use session::{Outputs, Session};
 pub use stream::Stream;
+pub use tilings::tilings;
 
 /// The example of the repository's front page.
 #[cfg(doctest)]

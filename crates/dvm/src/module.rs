@@ -33,6 +33,8 @@ pub(crate) struct How {
     stacking: Option<Arc<Stacking>>,
     /// [`FuseOptions::contractions`].
     contractions: Option<usize>,
+    /// [`FuseOptions::half`].
+    half: dvm_fuse::Half,
     /// Changes every plan, so that tests have a defect to look for.
     tamper: Option<fn(&mut Plan)>,
 }
@@ -375,6 +377,12 @@ impl Module {
     pub fn with_contractions(&self, most: usize) -> Module {
         self.with(|inner| inner.how.contractions = Some(most))
     }
+    /// The module with f16 and bf16 values that are rounded where [`dvm_fuse::Half`] says; [`Half::Wide`](dvm_fuse::Half::Wide) makes
+    /// them depend on what is fused.
+    #[must_use]
+    pub fn with_half(&self, half: dvm_fuse::Half) -> Module {
+        self.with(|inner| inner.how.half = half)
+    }
     /// The module with its plans changed, for tests of what looks for defects.
     #[cfg(feature = "testing")]
     #[must_use]
@@ -598,7 +606,12 @@ impl Variant {
         fuse: bool,
         plan: fn(&Graph, &FuseOptions) -> Result<Plan, dvm_fuse::FuseError>,
     ) -> Result<Plan, Error> {
-        let options = FuseOptions { fuse, contractions: self.how.contractions, ..FuseOptions::default() };
+        let options = FuseOptions {
+            fuse,
+            contractions: self.how.contractions,
+            half: self.how.half,
+            ..FuseOptions::default()
+        };
         let mut made = match &self.how.stacking {
             Some(s) => s.plan(&self.graph, &options)?,
             None => plan(&self.graph, &options)?,

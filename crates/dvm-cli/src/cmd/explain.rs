@@ -37,6 +37,14 @@ pub(crate) fn explain(a: &ExplainArgs) -> Result<Outcome> {
             }
         }
     }
+    if a.tiling {
+        let mut options = Options::from_env()?;
+        if let Some(name) = &a.spec {
+            options.spec = Some(super::specs::load(name)?.spec);
+        }
+        super::tilings::tilings(&stages, dims, &options.machine(), a.json)?;
+        return Ok(Outcome::Right);
+    }
     if a.json {
         let doc = match notes.as_slice() {
             [StageNote { plan: Some(one), .. }] => serde_json::to_value(one)?,

@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod inspect;
 pub(crate) mod run;
 pub(crate) mod specs;
+pub(crate) mod tilings;
 pub(crate) mod time;
 
 use std::io::Write;

@@ -40,6 +40,8 @@ impl Engine {
             bail!(Usage(format!("--weights is for bundles; {} is a model", a.model.display())));
         }
         let module = Module::load(&a.model).with_context(|| a.model.display().to_string())?;
+        let half = if a.half == "wide" { dvm::Half::Wide } else { dvm::Half::Rounded };
+        let module = module.with_half(half);
         let mut options = options_for(&a.engine, file_size(&a.model), given_bytes)?;
         options.traffic = a.traffic;
         Ok(Engine::Model(Box::new(Session::new(&module, options)?)))

@@ -190,20 +190,22 @@ impl PartSum {
         for o in 0..self.outer {
             // Runs along r where results are single, runs of results elsewhere.
             let lone = self.inner_pitch == 1;
-            let (steps, most) = if lone { (1, self.red) } else { (self.red, self.inner) };
+            // Without elements the states still start.
+            let (steps, most) = if lone { (1, self.red) } else { (self.red.max(1), self.inner) };
             for r in 0..steps {
                 let mut c = 0;
-                // Without elements the state still starts.
                 while c < most || (c == 0 && most == 0) {
                     let n = (most - c).min(CHUNK);
-                    let (red, inner, seen) = if lone { (n, 1, c) } else { (1, n, r) };
+                    let (red, inner, seen) = if lone { (n, 1, c) } else { (self.red.min(1), n, r) };
                     let fresh = self.fresh && seen == 0;
                     let piece = PartSum { red, inner, fresh, ..*self };
                     let result = o * self.inner_pitch + if lone { 0 } else { c };
                     // SAFETY: r, c + n and o are inside the counts; a chunk holds n values.
                     unsafe {
                         let from = o * self.outer_pitch + if lone { c } else { r * self.inner_pitch + c };
-                        widen(wide.cast(), src.add(from).cast(), n);
+                        if red > 0 {
+                            widen(wide.cast(), src.add(from).cast(), n);
+                        }
                         let state = (dst.add(result), held.add(result * width));
                         piece.row(state, wide, ((at.0 + seen) % at.1, at.1));
                     }
