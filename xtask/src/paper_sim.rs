@@ -37,7 +37,7 @@ const OPERATORS: &[Operator] = &[
     Operator {
         name: "matmul",
         programs: &["graph matmul(%a: f16[m, k], %b: f16[k, n]) -> (%c) {\n  %c = matmul %a, %b\n}"],
-        dims: &[("m", 1024.0, 20_000.0), ("k", 1024.0, 20_000.0), ("n", 1024.0, 20_000.0)],
+        dims: &[("m", 1024.0, 14_000.0), ("k", 1024.0, 14_000.0), ("n", 1024.0, 14_000.0)],
         implied_ms: 2.2,
         published: &[
             ("Inductor-r", [1.19, 0.88, 2.18, 62.0]),
