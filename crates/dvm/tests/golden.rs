@@ -110,6 +110,21 @@ fn minilm() {
     goldens("minilm-l6-v2", 8, 6 * 8 + 1, (1, 4), &[]);
 }
 
+/// Each layer's attention is one kernel.
+#[test]
+fn attention_is_one_kernel() {
+    let Some(shared) = shared() else { return };
+    for (model, layers) in [("minilm-l6-v2", 6), ("llama-tiny", 2)] {
+        let module = Module::load(shared.join(format!("models/{model}.onnx"))).unwrap();
+        let stages = module.stages(&[], &[], true).unwrap();
+        let plans = stages.iter().filter_map(|s| s.part.as_ref()).map(|p| &p.1);
+        let whole = |p: &dvm::plan::Plan| {
+            p.calls.iter().filter(|c| p.kernels[c.kernel.index()].contraction().is_some()).count()
+        };
+        assert_eq!(plans.map(|p| whole(p)).sum::<usize>(), layers, "{model}");
+    }
+}
+
 #[test]
 fn magika() {
     goldens("magika", 3, 60, (1, 4), &[]);
