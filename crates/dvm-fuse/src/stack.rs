@@ -386,6 +386,7 @@ impl Stacking {
                 name: graph.name.clone(),
                 dims: graph.dims.clone(),
                 checks: graph.checks.clone(),
+                stacked: true,
                 ..Plan::default()
             },
             buffers: FxHashMap::default(),

@@ -252,6 +252,12 @@ fn traffic(t: &mut DimTable, k: &Kernel) -> (Dim, Dim) {
                     ops = t.add(ops, n);
                 }
             }
+            KOp::Contract { b, b_access, .. } => {
+                let size = k.operands.get(*b as usize).map_or(1, |o| o.dtype.size());
+                let n = over(t, moved(&b_access.strides), size);
+                fused = t.add(fused, n);
+                ops = t.add(ops, n);
+            }
             _ => {}
         }
         let values = inst.op.values();

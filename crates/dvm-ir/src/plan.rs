@@ -132,6 +132,8 @@ pub struct Plan {
     pub calls: Vec<Call>,
     /// Levels of independent calls, in order.
     pub levels: Vec<Level>,
+    /// Stacked by a user, who wants one program and one launch: not to be cut.
+    pub stacked: bool,
     /// Limits in order of levels and calls, none of which share a call.
     pub limits: Vec<CoreLimit>,
     /// Calls that may be made in parts, by rising call.

@@ -103,7 +103,7 @@ fn cuts(plan: &Plan) -> Option<Vec<usize>> {
     let mut called = vec![false; plan.kernels.len()];
     plan.calls.iter().for_each(|c| called[c.kernel.index()] = true);
     let total = called.iter().filter(|&&c| c).count();
-    if total < KERNELS || plan.levels.len() < LEVELS {
+    if plan.stacked || total < KERNELS || plan.levels.len() < LEVELS {
         return None;
     }
     // Kernels seen before each level, and those that are used from it on.

@@ -260,3 +260,29 @@ fn the_automatic_form_stacks_too() {
         assert_eq!((r.launches, r.steps, r.kernels), (1, 2, 4), "{r}");
     }
 }
+
+/// However long it is, and though its program was never met before.
+#[test]
+fn a_long_sequence_is_one_launch() {
+    let step = |i: usize| {
+        // Kernels that differ, so that a plan of as many levels would be encoded in pieces.
+        let op = ["exp", "tanh", "sqrt", "abs", "neg", "floor", "ceil"][i % 7];
+        let (from, to) = (if i == 0 { "x".into() } else { format!("h{i}") }, format!("h{}", i + 1));
+        Stack::kernel(part(&format!(
+            "graph {to}(%{from}: f32[n, 16]) -> (%{to}) {{
+               %m = reduce %{from} {{op = mean, axes = [{}], keepdims = true}}
+               %d = sub %{from}, %m
+               %a = abs %d
+               %{to} = {op} %a
+             }}",
+            i % 2
+        )))
+    };
+    let module = Module::from_stack("long", Stack::sequence((0..24).map(step))).unwrap();
+    let mut session = Session::new(&module, Options::default()).unwrap();
+    for n in [9, 70] {
+        session.run([("x", dvm::fill::fill("x", DType::F32, &[n, 16]).unwrap())]).unwrap();
+        let r = session.last_run();
+        assert_eq!((r.launches, r.steps), (1, 24), "{r}");
+    }
+}
