@@ -111,6 +111,11 @@ xflags::xflags! {
             /// Machine (default `ascend-910b2`).
             optional --spec name: String
         }
+        /// Print what the timing model says of the published measurements it is calibrated on.
+        cmd calibrate {
+            /// Without fitting the constants anew for each row that is left out.
+            optional --quick
+        }
         /// Check that every crate packages.
         cmd package {
             /// Also build each package from its archive.

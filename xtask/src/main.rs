@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calibrate;
 mod ci;
 mod codegen;
 mod conformance;
@@ -70,6 +71,7 @@ fn main() -> anyhow::Result<()> {
             no_models: f.no_models,
         })?,
         XtaskCmd::Timelines(f) => timelines::timelines(f.out, f.spec.as_deref().unwrap_or("ascend-910b2"))?,
+        XtaskCmd::Calibrate(f) => calibrate::calibrate(f.quick)?,
         XtaskCmd::Package(f) => ci::package(f.verify)?,
         XtaskCmd::Ci(f) => ci::ci(f.full)?,
         XtaskCmd::Conformance(a) => {

@@ -4,16 +4,19 @@
 #![forbid(unsafe_code)]
 
 pub mod adversary;
+pub mod calibration;
 mod charge;
 mod costs;
 mod detect;
 mod file;
 pub mod hazard;
 pub mod mutate;
+mod origin;
 mod spec;
 pub mod timing;
 mod what_if;
 
 pub use charge::CostKey;
 pub use costs::{Costs, CubeCosts, DmaCosts, Linear, VectorCosts};
+pub use origin::{Confidence, Origin};
 pub use spec::{MachineSpec, SpecError};

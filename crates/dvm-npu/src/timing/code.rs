@@ -9,6 +9,9 @@ use super::cost::{Pricer, Work, mem};
 /// Most ragged extents of one instruction; one that has more is timed at full counts of the others.
 const MAX_RAGGED: usize = 5;
 
+/// Tiles that repeat after more than these are taken to repeat never.
+const LONGEST_PERIOD: u64 = 64;
+
 /// An instruction.
 pub(super) struct Line {
     pub(super) at: InstAt,
@@ -153,6 +156,31 @@ impl Code {
     /// Parallel tiles.
     pub(super) fn tiles(&self) -> u64 {
         self.parallel.iter().fold(1, |n, &e| n.saturating_mul(u64::from(e)))
+    }
+    /// Tiles after which those with ragged counts come again, if they do so soon.
+    pub(super) fn period(&self) -> u64 {
+        let mut period = 1u64;
+        for &n in self.parallel.iter().skip(1).rev() {
+            match period.saturating_mul(u64::from(n.max(1))) {
+                longer if longer <= LONGEST_PERIOD => period = longer,
+                _ => break,
+            }
+        }
+        let rotated = self.phases.iter().filter(|p| p.rotate).filter_map(|p| p.seq.last().copied());
+        let turn = rotated.map(u64::from).max().unwrap_or(1).max(1);
+        if turn <= LONGEST_PERIOD { period.saturating_mul(turn) } else { period }
+    }
+    /// Bytes that one tile moves to and from arguments, at full counts.
+    pub(super) fn bytes(&self) -> u64 {
+        let of = |n: &u32| match self.lines[*n as usize].work(0) {
+            Work::Dma(t) => t.bytes,
+            Work::Pipe(_) => 0,
+        };
+        let sections = self.sections.iter();
+        sections.fold(0u64, |sum, s| {
+            let once = s.lists[0].iter().map(of).fold(0u64, u64::saturating_add);
+            sum.saturating_add(once.saturating_mul(s.times))
+        })
     }
     /// Executions of instructions by one tile.
     pub(super) fn executions(&self) -> u64 {

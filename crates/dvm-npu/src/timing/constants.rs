@@ -67,6 +67,8 @@ constants! {
     mhz: "MHz", Positive;
     /// From the start of the task to the first instruction.
     launch_us: "us", Zero;
+    /// Added to `launch_us` for each core that takes part.
+    launch_core_us: "us", Zero;
     /// From the last core's end to the end of the task.
     finish_us: "us", Zero;
     /// Barrier of all cores between steps.
@@ -115,7 +117,7 @@ constants! {
     lat_store: "cycles", Zero;
     /// Stores of rows shorter than a line that are no multiple of 32 bytes.
     unaligned_store: "B/cycle", Rate;
-    /// Each request to a line while another core's is under way, for each such core.
+    /// Each request for lines that another core has just begun to read, of all cores together; 0: no matter.
     same_line: "cycles", Zero;
     /// Start-up of the first load of a core in a launch.
     mte2_head: "cycles", Zero;
@@ -209,6 +211,7 @@ impl Constants {
         Constants {
             mhz: 1000.0,
             launch_us: costs.launch_ns / 1000.0,
+            launch_core_us: 0.0,
             finish_us: 0.0,
             step_sync: costs.step_ns,
             decode: if target.async_pipes { costs.tile_ns } else { 2.0 },

@@ -247,31 +247,22 @@ impl Pricer<'_> {
                 } else {
                     rows * (inner as f64 * size / c.vec_bytes).ceil() * c.vec_arith + rows * c.vec_next
                 };
-                PipeWork { busy, head: c.vec_head, tail: self.tail(c.vec_fixed), flops: rows * inner as f64 }
+                self.vector_work(busy, c.vec_fixed, rows * inner as f64)
             }
             // Rows become columns.
             Operands::PackA(o) => self.gathered((n(o.m) * n(o.k)) as f64),
             Operands::SortKv(o) => {
                 let (rows, cols) = (n(o.rows) as f64, n(o.cols) as f64);
                 let steps = cols * cols.max(2.0).log2().ceil();
-                PipeWork {
-                    busy: rows * (steps / c.vec_sort + c.vec_fixed),
-                    head: c.vec_head,
-                    tail: self.tail(c.vec_fixed),
-                    flops: 0.0,
-                }
+                self.vector_work(rows * (steps / c.vec_sort + c.vec_fixed), c.vec_fixed, 0.0)
             }
             _ => PipeWork::default(),
         }
     }
 
-    fn tail(&self, fixed: f64) -> f64 {
-        (fixed - self.c.vec_head).max(0.0)
-    }
-
     fn gathered(&self, elements: f64) -> PipeWork {
         let c = self.c;
-        PipeWork { busy: elements / c.vec_gather, head: c.vec_head, tail: self.tail(c.vec_fixed), flops: 0.0 }
+        self.vector_work(elements / c.vec_gather, c.vec_fixed, 0.0)
     }
 
     /// `ragged`: rows are shorter than their pitch.
@@ -309,7 +300,13 @@ impl Pricer<'_> {
             _ if inst.op == Opcode::VFma => 2.0 * (rows * cols) as f64,
             _ => (rows * cols) as f64,
         };
-        PipeWork { busy, head: c.vec_head, tail: self.tail(fixed), flops }
+        self.vector_work(busy, fixed, flops)
+    }
+
+    /// The part of the latency that is no start occupies the pipe.
+    fn vector_work(&self, busy: f64, fixed: f64, flops: f64) -> PipeWork {
+        let head = self.c.vec_head.min(fixed);
+        PipeWork { busy: busy + fixed - head, head, tail: 0.0, flops }
     }
 
     /// Cycles a repeat, and the fixed part.
@@ -396,7 +393,7 @@ impl Pricer<'_> {
             let pieces = if adds > 0.0 { o.min(adds) } else { 0.0 };
             o * (adds * c.vec_arith + c.vec_reduce) + pieces * c.vec_next
         };
-        PipeWork { busy, head: c.vec_head, tail: self.tail(c.vec_reduce_fixed), flops: o * r * i }
+        self.vector_work(busy, c.vec_reduce_fixed, o * r * i)
     }
 }
 

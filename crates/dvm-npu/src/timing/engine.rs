@@ -12,10 +12,13 @@ use smallvec::SmallVec;
 use super::code::{Code, Line};
 use super::cost::{PipeWork, Work};
 use super::deal::{Share as Tiles, deal};
+use super::extrapolate::Mark;
 use super::memory::{L2, Share};
 use super::walk::Cursor;
 use super::{Cause, Constants, Options, Span, Tick, TimingError, ticks};
 
+/// Cores that are this many transfers apart meet at no line.
+const NEAR: Tick = 4;
 const PIPES: usize = Pipe::ALL.len();
 const FLAGS: usize = PIPES * PIPES * MAX_EVENTS as usize;
 
@@ -94,22 +97,22 @@ pub(super) struct Core {
     pub(super) decode: Tick,
     scalar: Tick,
     scalar_cause: Cause,
-    template: usize,
-    unit: u32,
-    worker: usize,
+    pub(super) template: usize,
+    pub(super) unit: u32,
+    pub(super) worker: usize,
     /// Which of the group's vector cores it is.
     vector: u64,
-    cursor: Cursor,
+    pub(super) cursor: Cursor,
     section: Option<(usize, usize)>,
     /// First and last execution of the current section.
     turn: (bool, bool),
-    done: Vec<u64>,
+    pub(super) done: Vec<u64>,
     total: Vec<u64>,
     flags: Vec<Option<Tick>>,
     /// Where loads that may be skipped were last executed.
     last: Vec<SmallVec<[u32; 4]>>,
-    tiles: u64,
-    exhausted: bool,
+    pub(super) tiles: u64,
+    pub(super) exhausted: bool,
     pub(super) used: bool,
 }
 
@@ -147,15 +150,15 @@ impl Core {
 }
 
 /// A core or a group, and its tiles.
-struct Worker {
-    cores: SmallVec<[usize; 3]>,
+pub(super) struct Worker {
+    pub(super) cores: SmallVec<[usize; 3]>,
     group: bool,
     vectors: u64,
-    copies: u64,
+    pub(super) copies: u64,
     shares: std::vec::IntoIter<Tiles>,
     cross: Vec<Option<Tick>>,
-    lo: u64,
-    running: bool,
+    pub(super) lo: u64,
+    pub(super) running: bool,
     end: Tick,
 }
 
@@ -166,7 +169,15 @@ struct Flow {
     parts: u8,
     least_end: Tick,
     latency: Tick,
-    line: Option<u64>,
+}
+
+/// Tiles to touch in the L2.
+pub(super) struct Walk {
+    pub(super) worker: u64,
+    pub(super) copies: u64,
+    pub(super) lo: u64,
+    pub(super) unit: u32,
+    pub(super) cursor: Cursor,
 }
 
 /// Totals of a launch.
@@ -178,33 +189,41 @@ pub(super) struct Totals {
     pub(super) cube_flops: f64,
     pub(super) vector_flops: f64,
     pub(super) executions: u64,
+    pub(super) simulated: u64,
 }
 
 pub(super) struct Engine<'a> {
-    program: &'a Program,
-    c: &'a Constants,
-    codes: &'a [Code],
-    opts: &'a Options,
+    pub(super) program: &'a Program,
+    pub(super) c: &'a Constants,
+    pub(super) codes: &'a [Code],
+    pub(super) opts: &'a Options,
     pub(super) cores: Vec<Core>,
-    workers: Vec<Worker>,
-    l2: L2,
+    pub(super) workers: Vec<Worker>,
+    pub(super) l2: L2,
     hbm: Share,
     cache: Share,
+    /// Requests to lines that several cores read at once.
+    hot: Share,
     /// Starts of transfers: time, order, core and pipe.
     starts: BinaryHeap<Reverse<(Tick, u64, u32, u8)>>,
     order: u64,
     flows: Vec<Flow>,
     spare: Vec<u32>,
-    /// Loads under way by their first line.
-    sharing: BTreeMap<u64, u32>,
+    /// Who began to load last, and when, by the first line.
+    sharing: BTreeMap<u64, (u32, Tick)>,
     bases: Vec<u64>,
-    step: usize,
+    pub(super) step: usize,
     taking_part: u32,
     depth: usize,
     pub(super) totals: Totals,
     pub(super) spans: Vec<Span>,
     pub(super) dropped: u64,
     decode: Tick,
+    /// Time that was extrapolated, and the marks it is extrapolated from.
+    pub(super) skipped: Tick,
+    pub(super) marks: Vec<Mark>,
+    /// The core whose tiles are counted, and the tile at which the next mark is due.
+    pub(super) reference: Option<(usize, u64)>,
 }
 
 impl<'a> Engine<'a> {
@@ -230,6 +249,7 @@ impl<'a> Engine<'a> {
             l2: L2::new(c.l2_line, c.l2_bytes, super::footprint(program, opts), opts.l2),
             hbm: Share::new(per_tick(c.hbm_cycle())),
             cache: Share::new(per_tick(c.l2_cycle())),
+            hot: Share::new(per_tick(1.0 / c.same_line)),
             starts: BinaryHeap::new(),
             order: 0,
             flows: Vec::new(),
@@ -243,7 +263,18 @@ impl<'a> Engine<'a> {
             spans: Vec::new(),
             dropped: 0,
             decode: ticks(c.decode),
+            skipped: 0,
+            marks: Vec::new(),
+            reference: None,
         })
+    }
+
+    /// Cores that take part in the first step.
+    pub(super) fn first_cores(&self) -> f64 {
+        let most = self.opts.cores.unwrap_or(u32::MAX);
+        let each = |group: bool| if group { self.program.target.vec_per_cube() } else { 1 };
+        let dealt = deal(self.program, 0, self.codes, most);
+        dealt.iter().filter(|a| !a.shares.is_empty()).map(|a| f64::from(each(a.group))).sum()
     }
 
     /// All steps, beginning at `now`; returns when the last has ended, and when each ended.
@@ -265,11 +296,12 @@ impl<'a> Engine<'a> {
                 now = start;
             }
             self.step = step;
+            let begun = now + self.skipped;
             let end = self.one_step(now)?;
-            steps.push((now, end));
+            steps.push((begun, end + self.skipped));
             now = end;
         }
-        Ok((now, steps))
+        Ok((now + self.skipped, steps))
     }
 
     fn one_step(&mut self, now: Tick) -> Result<Tick, TimingError> {
@@ -302,9 +334,11 @@ impl<'a> Engine<'a> {
         for w in 0..self.workers.len() {
             self.begin(w, now)?;
         }
+        self.watch();
         loop {
-            let (start, hbm, cache) = (self.starts.peek().map(|s| s.0.0), self.hbm.next(), self.cache.next());
-            let Some(at) = [start, hbm, cache].into_iter().flatten().min() else { break };
+            let start = self.starts.peek().map(|s| s.0.0);
+            let (hbm, cache, hot) = (self.hbm.next(), self.cache.next(), self.hot.next());
+            let Some(at) = [start, hbm, cache, hot].into_iter().flatten().min() else { break };
             if hbm == Some(at) {
                 if let Some(flow) = self.hbm.done(at) {
                     self.part_done(flow, at)?;
@@ -313,8 +347,17 @@ impl<'a> Engine<'a> {
                 if let Some(flow) = self.cache.done(at) {
                     self.part_done(flow, at)?;
                 }
+            } else if hot == Some(at) {
+                if let Some(flow) = self.hot.done(at) {
+                    self.part_done(flow, at)?;
+                }
             } else if let Some(Reverse((at, _, core, pipe))) = self.starts.pop() {
                 self.transfer(core as usize, pipe as usize, at)?;
+            }
+            if let Some((core, due)) = self.reference
+                && (self.cores[core].tiles >= due || self.cores[core].exhausted)
+            {
+                self.mark(at);
             }
         }
         if self.workers.iter().any(|w| w.running) {
@@ -323,40 +366,62 @@ impl<'a> Engine<'a> {
         Ok(self.workers.iter().map(|w| w.end).max().unwrap_or(now).max(now))
     }
 
-    /// Leaves the L2 as a launch leaves it: all transfers, worker by worker and tile by tile, without time.
+    /// Leaves the L2 as a launch leaves it: all transfers, worker by worker and tile by tile, without time. What a cache of this
+    /// size has forgotten since is left out.
     pub(super) fn warm_up(&mut self) {
         if self.l2.is_resident() {
             return;
         }
         let most = self.opts.cores.unwrap_or(u32::MAX);
-        for (index, step) in self.program.steps.iter().enumerate() {
+        for index in 0..self.program.steps.len() {
             let mut walks = Vec::new();
             for (w, a) in deal(self.program, index, self.codes, most).into_iter().enumerate() {
                 let vectors = if a.group { u64::from(self.program.target.vec_per_cube().max(2)) } else { 1 };
                 for s in a.shares {
                     let cursor = Cursor::new(s.tiles.start, 1, s.tiles.end);
-                    walks.push((w as u64, vectors, s.tiles.start, s.unit, cursor));
+                    walks.push(Walk {
+                        worker: w as u64,
+                        copies: vectors,
+                        lo: s.tiles.start,
+                        unit: s.unit,
+                        cursor,
+                    });
                 }
             }
-            let mut left = true;
-            while left {
-                left = false;
-                for (w, copies, lo, unit, cursor) in &mut walks {
-                    let unit = &step.units[*unit as usize];
-                    let code = &self.codes[unit.template as usize];
-                    left |= cursor.next_tile(code);
-                    while let Some(s) = cursor.section(code) {
-                        for &n in code.sections[s].list(None) {
-                            let line = &code.lines[n as usize];
-                            let variant = cursor.variant(line);
-                            let Work::Dma(t) = line.work(variant) else { continue };
-                            let slot = (cursor.tile - *lo) % *copies;
-                            let at =
-                                address(self.program, &self.bases, unit, line, cursor, *w * *copies + slot);
-                            if t.bytes > 0 {
-                                self.l2.access(at, t);
-                            }
-                        }
+            self.touch(index, walks);
+        }
+    }
+
+    /// Touches in the L2 what tiles transfer, a tile of each walk in turn.
+    pub(super) fn touch(&mut self, step: usize, mut walks: Vec<Walk>) {
+        let units = &self.program.steps[step].units;
+        let codes = self.codes;
+        // Twice what fits, by what a first tile asks for.
+        for i in 0..walks.len() {
+            let code = &codes[units[walks[i].unit as usize].template as usize];
+            let bytes = code.bytes().max(1).saturating_mul(walks.len() as u64);
+            walks[i].cursor.keep_last((2.0 * self.c.l2_bytes / bytes as f64) as u64 + 2);
+        }
+        let mut left = walks.len();
+        while left > 0 {
+            left = walks.len();
+            // A section of each in turn, as they go on side by side.
+            for walk in &mut walks {
+                let unit = &units[walk.unit as usize];
+                let code = &codes[unit.template as usize];
+                let cursor = &mut walk.cursor;
+                let Some(s) = cursor.section(code) else {
+                    left -= usize::from(!cursor.next_tile(code));
+                    continue;
+                };
+                for &n in code.sections[s].list(None) {
+                    let line = &code.lines[n as usize];
+                    let variant = cursor.variant(line);
+                    let Work::Dma(t) = line.work(variant) else { continue };
+                    let copy = walk.worker * walk.copies + (cursor.tile - walk.lo) % walk.copies;
+                    let at = address(self.program, &self.bases, unit, line, cursor, copy);
+                    if t.bytes > 0 {
+                        self.l2.access(at, t);
                     }
                 }
             }
@@ -590,16 +655,21 @@ impl<'a> Engine<'a> {
         for e in waits.into_iter().flatten() {
             core.flags[flag(e.peer, pipe, e)] = None;
         }
+        // A pipe that waits for itself starts afresh, which includes what a start takes.
+        let mut drained = 0;
         if line.sync.bar {
-            let at = core.lanes[pipe].finish + ticks(self.c.barrier);
-            later(at, Cause::Bar, &mut ready, &mut cause);
+            drained = core.lanes[pipe].finish + ticks(self.c.barrier);
+            if drained > ready {
+                cause = Cause::Bar;
+            }
         }
         let lane = &mut core.lanes[pipe];
         lane.queue.pop_front();
         self.totals.executions += 1;
+        self.totals.simulated += 1;
         match line.work(p.variant) {
             Work::Dma(_) if !p.skipped => {
-                let start = ready.max(lane.free);
+                let start = ready.max(lane.free).max(drained);
                 lane.started(start, self.depth);
                 lane.open = Some(Open { p, start, cause });
                 self.order += 1;
@@ -614,13 +684,14 @@ impl<'a> Engine<'a> {
                     self.totals.vector_flops += flops;
                 }
                 let works = busy > 0.0 || tail > 0.0;
-                let start = if works { lane.free.max(ready + ticks(head)) } else { lane.free.max(ready) };
+                let ready = if works { ready + ticks(head) } else { ready };
+                let start = lane.free.max(ready).max(drained);
                 let end = start + ticks(busy);
                 lane.started(start, self.depth);
                 self.complete(c, pipe, w, &p, start, end, end + ticks(tail), cause)?;
             }
             Work::Dma(_) => {
-                let start = ready.max(lane.free);
+                let start = ready.max(lane.free).max(drained);
                 lane.started(start, self.depth);
                 self.complete(c, pipe, w, &p, start, start, start, cause)?;
             }
@@ -643,13 +714,12 @@ impl<'a> Engine<'a> {
         self.totals.written += traffic.written;
         lane.bytes += t.bytes;
         let mut alone = t.least.max(t.runs as f64 * t.burst).max(traffic.l2 as f64 / t.rate);
-        let mut key = None;
+        // Lines that another core has just begun to read.
+        let mut hot = false;
         if !t.write && c_.same_line > 0.0 && t.bytes > 0 {
             let line = p.at / (c_.l2_line as u64).max(1);
-            let others = self.sharing.entry(line).or_insert(0);
-            alone += f64::from(*others) * traffic.requests as f64 * c_.same_line;
-            *others += 1;
-            key = Some(line);
+            let before = self.sharing.insert(line, (c as u32, now));
+            hot = before.is_some_and(|(core, at)| core != c as u32 && now - at <= NEAR * ticks(alone));
         }
         if !std::mem::replace(&mut lane.warm, true) {
             alone += match t.write {
@@ -668,7 +738,6 @@ impl<'a> Engine<'a> {
             parts: 0,
             least_end: now + ticks(alone),
             latency: ticks(latency),
-            line: key,
         };
         let id = match self.spare.pop() {
             Some(id) => {
@@ -689,6 +758,11 @@ impl<'a> Engine<'a> {
                 parts += 1;
             }
         }
+        if hot {
+            let requests = traffic.requests as f64;
+            self.hot.add(now, id, requests, requests / ticks(alone).max(1) as f64);
+            parts += 1;
+        }
         self.flows[id as usize].parts = parts;
         if parts == 0 {
             self.arrived(id, now)?;
@@ -706,14 +780,6 @@ impl<'a> Engine<'a> {
     fn arrived(&mut self, id: u32, now: Tick) -> Result<(), TimingError> {
         let f = &self.flows[id as usize];
         let (c, pipe, end, latency) = (f.core as usize, f.pipe as usize, f.least_end.max(now), f.latency);
-        if let Some(line) = f.line
-            && let Some(n) = self.sharing.get_mut(&line)
-        {
-            *n -= 1;
-            if *n == 0 {
-                self.sharing.remove(&line);
-            }
-        }
         self.spare.push(id);
         let Some(open) = self.cores[c].lanes[pipe].open.take() else { return Ok(()) };
         let w = self.cores[c].worker;

@@ -10,18 +10,18 @@ use super::cost::Transfer;
 use super::{L2State, Tick};
 
 /// Lines of a chunk: one bit each.
-const CHUNK: u64 = 64;
+const CHUNK: u64 = 8;
 
 /// Chunks of a page; pages come to be when touched.
-const PAGE: u64 = 4096;
+const PAGE: u64 = 1 << 14;
 /// Transfers after which a chunk that is touched again counts as newer.
 const EPOCH: u64 = 64;
 
 #[derive(Clone, Copy, Default)]
 struct Chunk {
-    valid: u64,
-    dirty: u64,
-    epoch: u64,
+    valid: u8,
+    dirty: u8,
+    epoch: u32,
 }
 
 /// What a transfer meets.
@@ -38,7 +38,9 @@ pub(super) struct Traffic {
 
 /// The write-back cache.
 pub(super) struct L2 {
+    /// Bytes of a line, a power of two, and its logarithm.
     line: u64,
+    shift: u32,
     /// In lines; 0: there is none.
     capacity: u64,
     used: u64,
@@ -47,18 +49,19 @@ pub(super) struct L2 {
     resident: bool,
     pages: Vec<Option<Box<[Chunk]>>>,
     /// (epoch, chunk), oldest first; entries whose epoch has passed are skipped.
-    ages: VecDeque<(u64, u64)>,
+    ages: VecDeque<(u32, u64)>,
 }
 
 impl L2 {
     /// `footprint`: where the last argument ends.
     pub(super) fn new(line: f64, bytes: f64, footprint: u64, state: L2State) -> L2 {
-        let line = (line as u64).max(1);
+        let line = (line as u64).clamp(1, 1 << 20).next_power_of_two();
         let capacity = bytes as u64 / line;
         let resident = state == L2State::Warm && footprint.div_ceil(line) <= capacity;
         let pages = if resident || capacity == 0 { 0 } else { footprint / (line * CHUNK * PAGE) + 1 };
         L2 {
             line,
+            shift: line.trailing_zeros(),
             capacity,
             used: 0,
             transfers: 0,
@@ -107,17 +110,17 @@ impl L2 {
         if t.run == 0 {
             return;
         }
-        let (first, last) = (at / self.line, at.saturating_add(t.run - 1) / self.line);
+        let (first, last) = (at >> self.shift, at.saturating_add(t.run - 1) >> self.shift);
         let lines = last - first + 1;
-        let least = t.run.div_ceil(self.line);
+        let least = (t.run + self.line - 1) >> self.shift;
+        // A run that begins between two lines takes the time of all that it straddles.
+        let bytes = if lines == least { t.run } else { t.run * lines / least };
         out.requests += lines;
-        // A run that begins between lines takes the time of those it straddles.
-        out.l2 += t.run * lines / least;
+        out.l2 += bytes;
         if self.resident {
             return;
         }
         if self.capacity == 0 || (t.write && t.stream) {
-            let bytes = t.run * lines / least;
             if t.write {
                 out.written += bytes;
             } else {
@@ -129,8 +132,8 @@ impl L2 {
         while line <= last {
             let (chunk, bit) = (line / CHUNK, line % CHUNK);
             let n = (CHUNK - bit).min(last - line + 1);
-            let mask = if n == CHUNK { u64::MAX } else { ((1 << n) - 1) << bit };
-            let epoch = self.transfers / EPOCH + 1;
+            let mask = if n == CHUNK { u8::MAX } else { ((1u8 << n) - 1) << bit };
+            let epoch = (self.transfers / EPOCH + 1) as u32;
             let Some(page) = self.pages.get_mut((chunk / PAGE) as usize) else { return };
             let page = page.get_or_insert_with(|| vec![Chunk::default(); PAGE as usize].into_boxed_slice());
             let c = &mut page[(chunk % PAGE) as usize];
@@ -145,13 +148,8 @@ impl L2 {
                 c.dirty |= mask;
             } else if missing != 0 {
                 let miss = u64::from(missing.count_ones());
-                // Lines fetched in part cost their own bytes only if nothing else of them is kept.
-                out.read +=
-                    if t.stream { (miss * self.line).min(t.run * lines / least) } else { miss * self.line };
-                // A misaligned run asks for its straddled lines apart.
-                if lines > least {
-                    out.read += miss * self.line * (lines - least) / lines;
-                }
+                let fetched = if t.stream { (miss * self.line).min(bytes) } else { miss * self.line };
+                out.read += if lines == least { fetched } else { fetched * lines / least };
                 if !t.stream {
                     self.used += miss;
                     c.valid |= missing;

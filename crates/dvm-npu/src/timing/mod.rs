@@ -21,6 +21,7 @@ mod constants;
 mod cost;
 mod deal;
 mod engine;
+mod extrapolate;
 mod memory;
 mod report;
 mod walk;

@@ -141,14 +141,14 @@ pub(super) fn simulate(program: &Program, spec: &MachineSpec, opts: &Options) ->
         let code = &codes[u.template as usize];
         n.saturating_add(code.executions().saturating_mul(code.tiles()))
     });
-    if executions > opts.budget {
+    if executions > opts.budget && (opts.exact || opts.trace > 0) {
         return Err(TimingError::Budget { executions, budget: opts.budget });
     }
     let mut engine = Engine::new(program, c, &codes, opts)?;
     if opts.l2 == L2State::Warm {
         engine.warm_up();
     }
-    let launch = ticks(c.launch_us * c.mhz);
+    let launch = ticks((c.launch_us + c.launch_core_us * engine.first_cores()) * c.mhz);
     let (end, steps) = engine.run(launch)?;
     let total = end + ticks(c.finish_us * c.mhz);
     let us = |t: Tick| cycles(t) / c.mhz;
@@ -160,6 +160,14 @@ pub(super) fn simulate(program: &Program, spec: &MachineSpec, opts: &Options) ->
     let critical = Pipe::ALL.into_iter().max_by(|a, b| busiest[*a as usize].total_cmp(&busiest[*b as usize]));
     let t = &engine.totals;
     let memory = Memory { l2: t.l2, read: t.read, written: t.written };
+    let mut notes = Vec::new();
+    if t.simulated < t.executions {
+        notes.push(format!(
+            "{} of {} executions were extrapolated from steady windows before and after them",
+            t.executions - t.simulated,
+            t.executions
+        ));
+    }
     let roofline = roofline(c, program, &memory, (t.cube_flops, t.vector_flops), us(total));
     Ok(Timing {
         cycles: cycles(total),
@@ -172,10 +180,10 @@ pub(super) fn simulate(program: &Program, spec: &MachineSpec, opts: &Options) ->
         roofline,
         critical: critical.unwrap_or(Pipe::V),
         executions: t.executions,
-        simulated: t.executions,
+        simulated: t.simulated,
         trace: (opts.trace > 0)
             .then(|| Trace { spans: std::mem::take(&mut engine.spans), dropped: engine.dropped }),
-        notes: Vec::new(),
+        notes,
     })
 }
 
@@ -187,8 +195,20 @@ fn core_time(core: &mut Core, end: Tick, total: Tick) -> CoreTime {
         if lane.instructions == 0 {
             continue;
         }
-        lane.stalls[Cause::Idle as usize] += end.saturating_sub(lane.upto);
-        lane.stalls[Cause::Launch as usize] += total - end.max(lane.upto);
+        lane.stalls[Cause::Launch as usize] += total.saturating_sub(end);
+        // Of extrapolated windows a pipe's own account may be a little longer or shorter than theirs.
+        let sum = lane.busy + lane.stalls.iter().sum::<Tick>();
+        match total.checked_sub(sum) {
+            Some(rest) => lane.stalls[Cause::Idle as usize] += rest,
+            None => {
+                let mut over = sum - total;
+                for t in lane.stalls.iter_mut().chain([&mut lane.busy]) {
+                    let less = over.min(*t);
+                    *t -= less;
+                    over -= less;
+                }
+            }
+        }
         exposed = exposed.max(cycles(lane.stalls[Cause::Decode as usize]));
         pipes.push(PipeTime {
             pipe,

@@ -61,6 +61,23 @@ impl Cursor {
     pub(super) fn left(&self) -> u64 {
         self.end.saturating_sub(self.next).div_ceil(self.step)
     }
+    /// Leaves out the next `tiles` of the unit, a multiple of the step.
+    pub(super) fn skip(&mut self, tiles: u64) {
+        self.next = self.next.saturating_add(tiles);
+    }
+    /// The next `tiles` of the unit, apart.
+    pub(super) fn ahead(&self, tiles: u64) -> Cursor {
+        Cursor::new(self.next, self.step, self.next.saturating_add(tiles).min(self.end))
+    }
+    /// The step from one tile to the next.
+    pub(super) fn step(&self) -> u64 {
+        self.step
+    }
+    /// Only the last `tiles` are left.
+    pub(super) fn keep_last(&mut self, tiles: u64) {
+        self.next = self.next.max(self.end.saturating_sub(tiles.saturating_mul(self.step)));
+    }
+
     /// Goes on to the next tile; false where there is none.
     pub(super) fn next_tile(&mut self, code: &Code) -> bool {
         if self.next >= self.end {
