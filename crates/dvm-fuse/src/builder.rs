@@ -41,12 +41,13 @@ impl Key {
 }
 
 impl Builder {
-    pub(crate) fn new(g: Graph) -> Builder {
+    /// Fills a graph, with room for about so many ops.
+    pub(crate) fn new(g: Graph, ops: usize) -> Builder {
         Builder {
             g,
-            origin: vec![],
+            origin: Vec::with_capacity(ops),
             current: NodeId(0),
-            seen: FxHashMap::default(),
+            seen: FxHashMap::with_capacity_and_hasher(ops, Default::default()),
             consts: FxHashMap::default(),
         }
     }

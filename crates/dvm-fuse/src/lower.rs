@@ -1,7 +1,7 @@
 //! From the source graph to the graph that fusion works on: primitive ops, no dead code, and every value that must live
 //! in a memory of its own (outputs, operands of concatenations) defined by an op that can store there.
 
-use dvm_ir::{BinaryOp, Dim, Graph, Node, NodeId, Op, Scalar, UnaryOp, ValueDef, ValueId};
+use dvm_ir::{BinaryOp, Dim, DimTable, Graph, Node, NodeId, Op, Scalar, UnaryOp, ValueDef, ValueId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -34,17 +34,28 @@ pub(crate) fn lower(source: &Graph, fuse: bool) -> Prim {
     let (mut g, origin) = primitives(source);
     let live = live_nodes(&g);
     let groups = if fuse { columns::find(&g, &live) } else { vec![] };
-    let named = Graph { dims: std::mem::take(&mut g.dims), ..shell(&g) };
+    let dims = std::mem::take(&mut g.dims);
+    let named = shell(&g, dims);
     legalise(named, &g, &origin, &live, &groups)
 }
 
-/// Inputs and outputs by name, no nodes.
-fn shell(g: &Graph) -> Graph {
-    Graph { dims: g.dims.clone(), checks: g.checks.clone(), ..Graph::new(g.name.clone()) }
+/// Name and checks of a graph over these dims, with room for as many values.
+fn shell(g: &Graph, dims: DimTable) -> Graph {
+    Graph {
+        name: g.name.clone(),
+        dims,
+        values: Vec::with_capacity(g.values.len()),
+        nodes: Vec::with_capacity(g.nodes.len()),
+        controls: vec![],
+        constants: Vec::with_capacity(g.constants.len()),
+        inputs: Vec::with_capacity(g.inputs.len()),
+        outputs: Vec::with_capacity(g.outputs.len()),
+        checks: g.checks.clone(),
+    }
 }
 
 fn primitives(source: &Graph) -> (Graph, Vec<NodeId>) {
-    let mut b = Builder::new(shell(source));
+    let mut b = Builder::new(shell(source, source.dims.clone()), source.nodes.len());
     let mut map: Vec<Option<ValueId>> = vec![None; source.values.len()];
     for input in &source.inputs {
         let ty = &source.value(input.value).ty;
@@ -177,7 +188,15 @@ impl Legal {
 fn legalise(named: Graph, g: &Graph, origin: &[NodeId], live: &[bool], groups: &[Vec<Column>]) -> Prim {
     let mut is_output = vec![false; g.values.len()];
     g.outputs.iter().for_each(|o| is_output[o.value.index()] = true);
-    let p = Prim { g: named, origin: vec![], placed: vec![], output: vec![], users: vec![], splat: vec![] };
+    let (n, m) = (g.values.len(), g.nodes.len());
+    let p = Prim {
+        g: named,
+        origin: Vec::with_capacity(m),
+        placed: Vec::with_capacity(n),
+        output: Vec::with_capacity(n),
+        users: vec![],
+        splat: vec![],
+    };
     let mut l = Legal { p, map: vec![None; g.values.len()] };
     for input in &g.inputs {
         let ty = &g.value(input.value).ty;

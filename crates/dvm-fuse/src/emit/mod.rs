@@ -103,6 +103,8 @@ impl<'a, 'b> Emit<'a, 'b> {
     fn new(cx: &'a mut Cx<'b>, members: &[NodeId], space: Space) -> Emit<'a, 'b> {
         let mut members = SmallVec::from_slice(members);
         members.sort_unstable();
+        // Each member is a value, and about as many are loaded.
+        let room = 2 * members.len();
         let kernel = Kernel { axes: space.extents.clone(), ..Kernel::default() };
         Emit {
             cx,
@@ -111,9 +113,9 @@ impl<'a, 'b> Emit<'a, 'b> {
             kernel,
             owners: vec![],
             reads: vec![],
-            nodes: vec![],
-            memo: FxHashMap::default(),
-            insts: FxHashMap::default(),
+            nodes: Vec::with_capacity(room),
+            memo: FxHashMap::with_capacity_and_hasher(room, Default::default()),
+            insts: FxHashMap::with_capacity_and_hasher(room, Default::default()),
             reduced: None,
         }
     }
