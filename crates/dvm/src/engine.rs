@@ -275,11 +275,13 @@ impl Engine {
                 ArgBinding::Ring => ArgRef::Ring,
             });
         }
+        let before: usize = grouped.encoded[..i].iter().map(|e| e.exe.program().steps.len()).sum();
         let start = Instant::now();
         let control = Control { cancel: Some(&self.cancel), deadline };
         let stats = self.runtime.launch_with(&encoded.exe, &mut args, control).map_err(|mut e| {
             if let LaunchError::Trap(trap) = &mut e {
-                trap.step += group.first as u32;
+                // Steps count through the groups, as they would in one program.
+                trap.step += before as u32;
             }
             Error::Launch(e.to_string())
         })?;

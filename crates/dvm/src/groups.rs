@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dvm_ir::plan::{BufferKind, Call, KernelId, Level, Split};
+use dvm_ir::plan::{BufferKind, Call, CoreLimit, KernelId, Level, Split};
 use dvm_ir::{Dim, DimValues, Plan};
 
 use crate::Error;
@@ -20,8 +20,6 @@ const PARTS: usize = 4;
 /// stored, then what lies between groups. Its outputs are those of the whole, then what lies between groups.
 pub(crate) struct Group {
     pub(crate) plan: Arc<Plan>,
-    /// Number of its first level.
-    pub(crate) first: usize,
 }
 
 /// A plan as groups in order.
@@ -47,7 +45,7 @@ impl Groups {
         }
         let bounds: Vec<usize> = std::iter::once(0).chain(cuts).chain([plan.levels.len()]).collect();
         for (i, w) in bounds.windows(2).enumerate() {
-            g.list.push(Group { plan: Arc::new(part(plan, i, w[0]..w[1], &uses, &number)), first: w[0] });
+            g.list.push(Group { plan: Arc::new(part(plan, i, w[0]..w[1], &uses, &number)) });
         }
         Some(g)
     }
@@ -177,25 +175,30 @@ fn part(
             (kind, _) => kind.clone(),
         };
     }
+    let here = plan.limits.iter().filter(|l| levels.contains(&(l.level as usize)));
+    out.limits = here.map(|l| CoreLimit { level: l.level - levels.start as u32, ..*l }).collect();
     let mut kernels = vec![None; plan.kernels.len()];
+    let mut taken = vec![];
+    let mut take = |call: &Call| {
+        let kernel = *kernels[call.kernel.index()].get_or_insert_with(|| {
+            taken.push(plan.kernels[call.kernel.index()].clone());
+            KernelId::new(taken.len() - 1)
+        });
+        Call { kernel, args: call.args.clone(), nodes: call.nodes.clone() }
+    };
     for level in &plan.levels[levels] {
         let mut calls = Vec::with_capacity(level.calls.len());
         for &c in &level.calls {
-            let mut own = |call: &Call| {
-                let kernel = *kernels[call.kernel.index()].get_or_insert_with(|| {
-                    out.kernels.push(plan.kernels[call.kernel.index()].clone());
-                    KernelId::new(out.kernels.len() - 1)
-                });
-                Call { kernel, args: call.args.clone(), nodes: call.nodes.clone() }
-            };
-            let made = own(&plan.calls[c as usize]);
-            let parts = plan.split_of(c).map(|s| s.parts.iter().map(&mut own).collect());
-            let number = out.calls.len() as u32;
-            calls.push(number);
-            out.calls.push(made);
-            out.splits.extend(parts.map(|parts| Split { call: number, parts }));
+            let call = out.calls.len() as u32;
+            calls.push(call);
+            out.calls.push(take(&plan.calls[c as usize]));
+            // Memory between parts is of no other call.
+            if let Some(split) = plan.split_of(c) {
+                out.splits.push(Split { call, parts: split.parts.iter().map(&mut take).collect() });
+            }
         }
         out.levels.push(Level { calls });
     }
+    out.kernels = taken;
     out
 }
