@@ -44,6 +44,29 @@ impl Isa {
     }
 }
 
+/// Bytes of the last-level cache, from the system where it tells.
+pub(crate) fn last_level_cache() -> u64 {
+    static BYTES: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    const USUAL: u64 = 32 << 20;
+    *BYTES.get_or_init(|| {
+        let size = |index: u32| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+            let text = std::fs::read_to_string(path).ok()?;
+            let text = text.trim();
+            let (digits, unit) =
+                text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+            let shift = match unit {
+                "" => 0,
+                "K" => 10,
+                "M" => 20,
+                _ => return None,
+            };
+            digits.parse::<u64>().ok()?.checked_shl(shift)
+        };
+        (0..8).filter_map(size).max().filter(|&n| n > 0).unwrap_or(USUAL)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::Isa;

@@ -289,6 +289,13 @@ impl Run<'_> {
         if self.stop() {
             return;
         }
+        self.run(frame, chunk);
+        if self.exe.streams {
+            crate::math::fence();
+        }
+    }
+
+    fn run(&self, frame: &mut Frame, chunk: u32) {
         let (mut from, end) = self.tiles_of(chunk);
         let units = &self.exe.steps[self.step as usize].units;
         let all = &self.exe.units[units.start as usize..units.end as usize];

@@ -1,4 +1,4 @@
-//! Random kernels: binding loads and stores to arguments, strips, and instruction-set levels change no bit.
+//! Random kernels: binding loads and stores to arguments, strips, chains, stores past the caches, and instruction-set levels change no bit.
 
 mod common;
 
@@ -24,15 +24,17 @@ fn options_change_no_bit() {
             p.args[..3].iter().map(|a| array(F32, a.bytes as usize / 4, |_| rng.value(F32))).collect();
         let refs: Vec<&Bytes> = inputs.iter().collect();
         let mut first: Option<(Vec<Bytes>, usize)> = None;
-        for (elide, strips, isa) in [
-            (false, false, Isa::detect()),
-            (true, false, Isa::detect()),
-            (false, true, Isa::detect()),
-            (true, true, Isa::detect()),
-            (true, true, Isa::Portable),
+        for (elide, strips, isa, streams) in [
+            (false, false, Isa::detect(), false),
+            (true, false, Isa::detect(), false),
+            (false, true, Isa::detect(), false),
+            (true, true, Isa::detect(), false),
+            (true, true, Isa::detect(), true),
+            (true, true, Isa::Portable, false),
         ] {
             let mut options = BuildOptions::default();
             (options.elide, options.strips, options.isa) = (elide, strips, isa);
+            options.stream_above = if streams { 0 } else { u64::MAX };
             let exe = build(p.clone(), &options);
             let (out, _) = launch(&rt, &exe, &refs).unwrap();
             match &first {
@@ -40,7 +42,10 @@ fn options_change_no_bit() {
                 Some((want, ops)) => {
                     for (o, w) in out.iter().zip(want) {
                         let alike = values(F32, o).iter().zip(values(F32, w)).all(|(a, b)| same(*a, b));
-                        assert!(alike, "seed {seed}: elide {elide}, strips {strips}, {isa:?}\n{p:#?}");
+                        assert!(
+                            alike,
+                            "seed {seed}: elide {elide}, strips {strips}, {isa:?}, streams {streams}\n{p:#?}"
+                        );
                     }
                     shorter += usize::from(exe.op_count() < *ops);
                 }

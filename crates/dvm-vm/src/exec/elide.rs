@@ -9,7 +9,7 @@ use std::ops::Range;
 use dvm_bc::{DType, DecodedTemplate, Inst, Local, Mode, Operands, Program, Size, Space, Template};
 use smallvec::SmallVec;
 
-use super::uses::{Elementwise, contiguous, elements, elementwise, locals, store_hull};
+use super::uses::{Count, Elementwise, contiguous, elements, elementwise, locals, store_hull};
 use super::{BASE_BOUND, BuildOptions};
 
 /// Buffers a template may have.
@@ -25,6 +25,8 @@ pub(super) struct Buffer {
     pub(super) hi: u64,
     /// Writes in the template.
     pub(super) writes: u16,
+    /// Its bytes in every tile, where all uses agree.
+    bytes: Option<Count>,
     /// Largest element it is read as; 0 where it is not read.
     pub(super) read_size: u8,
     /// Buffers with bytes in common, itself included.
@@ -44,6 +46,8 @@ pub(super) struct Access {
     pub(super) full: u64,
     pub(super) col: u64,
     pub(super) rest: u64,
+    /// It writes as much in every tile.
+    fixed: bool,
 }
 
 impl Access {
@@ -63,7 +67,7 @@ pub(super) struct Plan {
     pub(super) access: Vec<Access>,
     pub(super) ews: Vec<Option<Elementwise>>,
     /// Local operands that are bound to arguments (a base), or to another local operand.
-    bound: SmallVec<[(Local, Bound); 8]>,
+    bound: SmallVec<[Binding; 8]>,
     /// Buffers that meet those.
     bound_buffers: u64,
     bases: u32,
@@ -76,6 +80,16 @@ pub(super) enum Bound {
     Local(Local),
 }
 
+/// A local operand that is elsewhere, for the instructions that see what was loaded.
+#[derive(Clone, Copy, Debug)]
+struct Binding {
+    local: Local,
+    to: Bound,
+    /// The first that may read it, and the last; if that is elementwise, it may write the local operand itself.
+    from: usize,
+    until: usize,
+}
+
 /// What to do with one instruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Step {
@@ -85,6 +99,8 @@ pub(super) struct Step {
     pub(super) bind: Option<u32>,
     /// Writes its result at this base.
     pub(super) result: Option<u32>,
+    /// The slot of that.
+    pub(super) result_slot: u16,
     /// Joins the elementwise run before it.
     pub(super) joins: bool,
     /// Operands (sources, then bit 3 the result) that live inside a strip.
@@ -93,6 +109,10 @@ pub(super) struct Step {
     pub(super) in_place: bool,
     /// Belongs to a group that runs by rows.
     pub(super) by_rows: bool,
+    /// A row of elements that counts as a column there.
+    pub(super) upright: bool,
+    /// A reduction that may join the run before it, and whether its source is read afterwards.
+    pub(super) folds: Option<bool>,
     /// Begins such a group, of blocks of so many rows.
     pub(super) rows: Option<(Size, u32)>,
 }
@@ -126,6 +146,7 @@ impl Plan {
             insts,
             block: u64::from(block),
             too_many: false,
+            loads: options.elide && !in_place,
             stores: options.elide && !in_place && !stores_meet,
             plan: self,
         };
@@ -138,8 +159,8 @@ impl Plan {
             return;
         }
         a.relate();
+        a.operands_in_place(options.elide && !in_place);
         if options.elide && !in_place {
-            a.loads();
             a.packs(decoded);
         }
         // Liveness at the end of a phase: whatever some section of it or of a later phase reads first.
@@ -159,21 +180,18 @@ impl Plan {
     pub(super) fn step(&self, at: usize) -> Step {
         self.steps.get(at).copied().unwrap_or_default()
     }
-    pub(super) fn bound(&self, local: Local) -> Option<Bound> {
-        self.bound.iter().find(|(l, _)| *l == local).map(|&(_, b)| b)
+    /// Where instruction `at`, which is not elementwise, finds a local operand.
+    pub(super) fn bound(&self, at: usize, local: Local) -> Option<Bound> {
+        let here = |b: &&Binding| b.local == local && b.from <= at && at <= b.until;
+        self.bound.iter().find(here).map(|b| b.to)
     }
     /// As [`Plan::bound`], of source `i` of elementwise instruction `at`.
     pub(super) fn bound_source(&self, at: usize, i: usize, local: Local) -> Option<Bound> {
         let mask = self.access.get(at).map_or(0, |a| a.source[i]);
-        if mask & self.bound_buffers == 0 { None } else { self.bound(local) }
+        if mask & self.bound_buffers == 0 { None } else { self.bound(at, local) }
     }
-    /// As [`Plan::bound`], of the result of elementwise instruction `at`.
-    pub(super) fn bound_result(&self, at: usize, local: Local) -> Option<Bound> {
-        let mask = self.access.get(at).map_or(0, |a| a.writes);
-        if mask & self.bound_buffers == 0 { None } else { self.bound(local) }
-    }
-    fn bind(&mut self, local: Local, meets: u64, to: Bound) {
-        self.bound.push((local, to));
+    fn bind(&mut self, local: Local, meets: u64, to: Bound, (from, until): (usize, usize)) {
+        self.bound.push(Binding { local, to, from, until });
         self.bound_buffers |= meets;
     }
     /// Bases used.
@@ -183,6 +201,12 @@ impl Plan {
     fn base(&mut self) -> u32 {
         self.bases += 1;
         self.bases - 1
+    }
+    /// The buffers that an instruction overwrites in every tile: those inside of what it writes, or, where some of that may be
+    /// missing, the very buffer if its uses have the same missing.
+    fn covered(&self, a: &Access) -> u64 {
+        let one = |w: usize| if self.buffers[w].bytes.is_some() { 1 << w } else { 0 };
+        bits(a.writes).fold(0, |m, w| m | if a.fixed { self.buffers[w].covers } else { one(w) })
     }
     /// The buffer of the one bit of a mask.
     fn buffer(&self, mask: u64) -> Option<Buffer> {
@@ -226,6 +250,8 @@ pub(super) struct Analysis<'a> {
     pub(super) insts: &'a [Inst],
     pub(super) block: u64,
     pub(super) too_many: bool,
+    /// Loads may be bound.
+    pub(super) loads: bool,
     /// Stores may be bound.
     pub(super) stores: bool,
     pub(super) plan: &'a mut Plan,
@@ -260,10 +286,10 @@ struct Numbers<'a> {
 impl Numbers<'_> {
     /// Notes a use of a buffer; the bit of its number, none where it has no bytes.
     #[inline]
-    fn touch(&mut self, local: Local, bytes: u64, size: u8, read: bool, write: bool) -> u64 {
+    fn touch(&mut self, local: Local, bytes: Count, size: u8, read: bool, write: bool) -> u64 {
         let lo = u64::from(local.offset) * self.block;
-        let hi = lo.saturating_add(bytes);
-        if bytes == 0 {
+        let hi = lo.saturating_add(bytes.body);
+        if bytes.body == 0 {
             return 0;
         }
         let key = ((local.space as u64) << 62 | lo, hi);
@@ -276,7 +302,9 @@ impl Numbers<'_> {
             *place = self.keys.len() as u8;
             self.keys.push(key);
             let space = local.space;
-            self.buffers.push(Buffer { space, lo, hi, writes: 0, read_size: 0, meets: 0, covers: 0 });
+            let b =
+                Buffer { space, lo, hi, bytes: Some(bytes), writes: 0, read_size: 0, meets: 0, covers: 0 };
+            self.buffers.push(b);
         }
         let n = usize::from(*place);
         let b = &mut self.buffers[n];
@@ -284,6 +312,7 @@ impl Numbers<'_> {
             b.read_size = b.read_size.max(size);
         }
         b.writes = b.writes.saturating_add(u16::from(write));
+        b.bytes = b.bytes.filter(|b| b.same(bytes));
         1 << n
     }
 }
@@ -305,7 +334,7 @@ impl Analysis<'_> {
                 for (source, bit) in e.sources.iter().zip(&mut a.source) {
                     if let &Some((local, mode, size)) = source {
                         let n = elements(mode, e.rows, e.cols);
-                        *bit = numbers.touch(local, n.saturating_mul(u64::from(size)), size, true, false);
+                        *bit = numbers.touch(local, n.times(size.into()), size, true, false);
                         a.reads |= *bit;
                         match mode {
                             Mode::Full => a.full |= *bit,
@@ -314,10 +343,13 @@ impl Analysis<'_> {
                         }
                     }
                 }
-                let bytes = elements(Mode::Full, e.rows, e.cols).saturating_mul(u64::from(e.size));
+                let bytes = Count::tile(e.rows, e.cols).times(e.size.into());
+                a.fixed = bytes.is_fixed();
                 a.writes = numbers.touch(e.dst, bytes, e.size, false, true);
             } else {
+                a.fixed = true;
                 locals(inst, &mut |u| {
+                    a.fixed &= !u.write || u.bytes.is_fixed();
                     let bit = numbers.touch(u.local, u.bytes, u.size, u.read, u.write);
                     a.reads |= if u.read { bit } else { 0 };
                     a.writes |= if u.write { bit } else { 0 };
@@ -350,8 +382,42 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whether `b` has one writer, and all its readers start where it starts and take elements of at most `size` bytes.
-    fn readers_follow(&self, b: &Buffer, size: u8) -> bool {
+    /// The instructions that see what `at` writes to `b`, as (first, last), where all read elements of at most
+    /// `size` bytes from its beginning on, and nobody else does: up to the instruction that overwrites it.
+    fn readers_follow(
+        &self,
+        at: usize,
+        b: &Buffer,
+        size: u8,
+        section: &Range<usize>,
+        live: &[u64],
+    ) -> Option<(usize, usize)> {
+        let plan = &*self.plan;
+        let (own, end) = (plan.access[at].writes, section.end);
+        for i in at + 1..end {
+            let a = plan.access[i];
+            let fits = |o: &Buffer| o.lo == b.lo && o.hi <= b.hi && o.read_size <= size;
+            if !bits(a.reads & b.meets).all(|o| fits(&plan.buffers[o])) {
+                return None;
+            }
+            if a.writes & b.meets != 0 {
+                // It must leave nothing of `b`. An elementwise one reads before it writes.
+                let covered = plan.covered(&a);
+                let rest = live[i - section.start] & b.meets & !covered;
+                let covered = covered & own == own && rest == 0;
+                return match (covered, plan.ews[i]) {
+                    (true, Some(_)) => Some((at + 1, i)),
+                    (true, None) if a.reads & b.meets == 0 => Some((at + 1, i - 1)),
+                    _ => None,
+                };
+            }
+        }
+        let after = live[end - 1 - section.start];
+        (after & b.meets == 0).then_some((at + 1, end - 1))
+    }
+
+    /// Whether `b` has one writer in the template, and all read it from its beginning on, elements of at most `size` bytes.
+    fn written_once(&self, b: &Buffer, size: u8) -> bool {
         let mut writes = 0u32;
         for o in bits(b.meets).map(|i| &self.plan.buffers[i]) {
             writes += u32::from(o.writes);
@@ -362,21 +428,19 @@ impl Analysis<'_> {
         writes == 1
     }
 
-    /// Contiguous loads whose buffer nobody else writes are bound; so are left operands of short rows.
-    fn loads(&mut self) {
+    /// Contiguous loads (if `loads`) of what nobody else writes in the template are bound for all of it. Left operands of
+    /// short rows are multiplied in place.
+    fn operands_in_place(&mut self, loads: bool) {
+        if !loads {
+            return;
+        }
         for i in 0..self.insts.len() {
             match &self.insts[i].operands {
-                Operands::Load(o) => {
-                    let size = self.insts[i].dtype.size();
-                    if !contiguous(o.rows, o.cols, o.pitch, size) {
-                        continue;
-                    }
-                    let Some(b) = self.plan.buffer(self.plan.access[i].writes) else { continue };
-                    if self.readers_follow(&b, size as u8) {
-                        let base = self.plan.base();
-                        self.plan.steps[i].skip = true;
-                        self.plan.steps[i].bind = Some(base);
-                        self.plan.bind(o.dst, b.meets, Bound::Base(base));
+                Operands::Load(_) => {
+                    if let Some((b, size)) = self.contiguous_load(i)
+                        && self.written_once(&b, size)
+                    {
+                        self.bind_load(i, &b, (0, usize::MAX));
                     }
                 }
                 Operands::LoadA(o) => {
@@ -425,6 +489,35 @@ impl Analysis<'_> {
         }
     }
 
+    /// Buffer and element size of a load whose rows lie in the argument as in local memory.
+    fn contiguous_load(&self, at: usize) -> Option<(Buffer, u8)> {
+        let Operands::Load(o) = &self.insts[at].operands else { return None };
+        let size = self.insts[at].dtype.size();
+        if !contiguous(o.rows, o.cols, o.pitch, size) {
+            return None;
+        }
+        Some((self.plan.buffer(self.plan.access[at].writes)?, size as u8))
+    }
+
+    fn bind_load(&mut self, at: usize, b: &Buffer, seen: (usize, usize)) {
+        let Operands::Load(o) = &self.insts[at].operands else { return };
+        let base = self.plan.base();
+        self.plan.steps[at].skip = true;
+        self.plan.steps[at].bind = Some(base);
+        self.plan.bind(o.dst, b.meets, Bound::Base(base), seen);
+    }
+
+    /// A contiguous load is bound for those that see it, though its buffer is written again later.
+    fn load(&mut self, at: usize, section: &Range<usize>, live: &[u64]) {
+        if self.plan.steps[at].skip {
+            return;
+        }
+        let Some((b, size)) = self.contiguous_load(at) else { return };
+        if let Some(seen) = self.readers_follow(at, &b, size, section, live) {
+            self.bind_load(at, &b, seen);
+        }
+    }
+
     /// What a section reads before it writes, given what is live after it.
     fn exposed(&self, section: Range<usize>, mut live: u64) -> u64 {
         for a in self.plan.access[section].iter().rev() {
@@ -435,44 +528,57 @@ impl Analysis<'_> {
 
     /// Liveness before an instruction, from liveness after it. A buffer is live when it is read before it is covered.
     fn before(&self, a: Access, live: u64) -> u64 {
-        let covered = bits(a.writes).fold(0, |m, w| m | self.plan.buffers[w].covers);
-        (live & !covered) | a.reads
+        (live & !self.plan.covered(&a)) | a.reads
+    }
+
+    /// Liveness after each instruction of a section.
+    fn live(&self, section: &Range<usize>, after: u64, live: &mut [u64]) {
+        let mut now = after;
+        for (live, a) in live.iter_mut().zip(&self.plan.access[section.clone()]).rev() {
+            *live = now;
+            now = self.before(*a, now);
+        }
     }
 
     fn section(&mut self, section: Range<usize>, after: u64, options: &BuildOptions) {
         // Liveness after each instruction.
         let mut live: SmallVec<[u64; 64]> = SmallVec::from_elem(0, section.len());
-        let mut now = after;
-        for i in section.clone().rev() {
-            live[i - section.start] = now;
-            now = self.before(self.plan.access[i], now);
+        self.live(&section, after, &mut live);
+        if self.loads {
+            for i in section.clone() {
+                self.load(i, &section, &live);
+            }
         }
         if self.stores {
+            let mut bound = false;
             for i in section.clone() {
-                self.store(i, section.start, live[i - section.start]);
+                bound |= self.store(i, section.start, live[i - section.start]);
+            }
+            if bound {
+                self.live(&section, after, &mut live);
             }
         }
         if options.elide {
             for i in section.clone() {
-                self.acc(i, section.clone(), after);
+                self.acc(i, &section, &live);
             }
         }
         if options.strips {
             self.runs(section.clone(), &live);
-            self.groups(section);
+            self.groups(section, &live);
         }
     }
 
     /// A contiguous store of what one elementwise instruction made last makes that instruction write to the argument.
-    fn store(&mut self, at: usize, first: usize, live: u64) {
-        let Operands::Store(o) = &self.insts[at].operands else { return };
+    fn store(&mut self, at: usize, first: usize, live: u64) -> bool {
+        let Operands::Store(o) = &self.insts[at].operands else { return false };
         let size = self.insts[at].dtype.size();
         if !contiguous(o.rows, o.cols, o.pitch, size) {
-            return;
+            return false;
         }
-        let Some(b) = self.plan.buffer(self.plan.access[at].reads) else { return };
+        let Some(b) = self.plan.buffer(self.plan.access[at].reads) else { return false };
         if live & b.meets != 0 {
-            return;
+            return false;
         }
         for p in (first..at).rev() {
             let a = self.plan.access[p];
@@ -480,22 +586,27 @@ impl Analysis<'_> {
                 let exact = self.plan.ews[p]
                     .is_some_and(|e| (e.dst, e.rows, e.cols, e.size) == (o.src, o.rows, o.cols, size as u8));
                 let step = self.plan.steps[p];
-                if exact && step.result.is_none() && self.plan.bound(o.src).is_none() {
+                if exact && step.result.is_none() && self.plan.bound(at, o.src).is_none() {
                     let base = self.plan.base();
                     self.plan.steps[at].skip = true;
                     self.plan.steps[at].bind = Some(base);
                     self.plan.steps[p].result = Some(base);
+                    self.plan.steps[p].result_slot = o.dst.slot;
+                    // Nothing is left to be read.
+                    self.plan.access[at].reads = 0;
+                    return true;
                 }
-                return;
+                return false;
             }
             if a.reads & b.meets != 0 {
-                return;
+                return false;
             }
         }
+        false
     }
 
     /// An accumulator tile that is only read again as it is handed over is not copied.
-    fn acc(&mut self, at: usize, section: Range<usize>, after: u64) {
+    fn acc(&mut self, at: usize, section: &Range<usize>, live: &[u64]) {
         let Operands::AccToUb(o) = &self.insts[at].operands else { return };
         let (dtype, step) = (self.insts[at].dtype, self.plan.steps[at]);
         if o.from != dtype || step.result.is_some() {
@@ -504,13 +615,11 @@ impl Analysis<'_> {
         let access = self.plan.access[at];
         let buffers = (self.plan.buffer(access.reads), self.plan.buffer(access.writes));
         let (Some(acc), Some(ub)) = buffers else { return };
+        let Some(seen) = self.readers_follow(at, &ub, dtype.size() as u8, section, live) else { return };
         let rewritten = |i: usize| self.plan.access[i].writes & acc.meets != 0;
-        if after & ub.meets == 0
-            && self.readers_follow(&ub, dtype.size() as u8)
-            && !(at + 1..section.end).any(rewritten)
-        {
+        if !(at + 1..=seen.1).any(rewritten) {
             self.plan.steps[at].skip = true;
-            self.plan.bind(o.dst, ub.meets, Bound::Local(o.acc));
+            self.plan.bind(o.dst, ub.meets, Bound::Local(o.acc), seen);
         }
     }
 }

@@ -9,6 +9,7 @@ use dvm_bc::{
     Src, Store, Ternary, Unary, ViewLoad, ViewStore, Visitor,
 };
 
+use super::chain::Part;
 use super::predecode::{Builder, len, simplify};
 use super::{BASE_CONST, Ew, OpKind, Place, ViewLoop};
 use crate::kernels::half::Halves;
@@ -129,6 +130,7 @@ impl Builder<'_> {
             spread: false,
             rows: len(rows),
             cols: len(cols),
+            part: Part::NONE,
         });
         let mut one = false;
         for (i, &(src, size)) in sources.iter().enumerate() {
@@ -209,7 +211,16 @@ impl Site<'_, '_> {
         self.b.charge(inst, area(counts.0, counts.1));
         let result = self.b.result(self.at, dst);
         let size = inst.result_dtype().size();
-        Some(self.b.ew(self.at, result, size, sources, counts, chosen?))
+        let number = self.b.ew(self.at, result, size, sources, counts, chosen?);
+        let step = self.b.plan.step(self.at);
+        let ew = &mut self.b.ews[number as usize];
+        ew.part = Part::of(inst);
+        ew.part.stream =
+            step.result.is_some() && self.b.streamed.get(usize::from(step.result_slot)) == Some(&true);
+        if step.upright {
+            ew.stand();
+        }
+        Some(number)
     }
 
     fn unary(&mut self, inst: &Inst, o: &Unary) -> Resolved {

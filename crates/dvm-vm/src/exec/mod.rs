@@ -3,6 +3,7 @@
 //! A program is turned once into flat tables of resolved operations: a kernel function, operands as (base, offset), counts as
 //! (body, tail, mask). Running a tile then needs pointer arithmetic and calls, nothing else.
 
+pub(crate) mod chain;
 mod data;
 mod dma;
 pub(crate) mod elide;
@@ -89,9 +90,21 @@ pub(crate) struct Ew {
     pub(crate) spread: bool,
     pub(crate) rows: Len,
     pub(crate) cols: Len,
+    /// How it is joined to others.
+    pub(crate) part: chain::Part,
 }
 
 impl Ew {
+    /// One row of elements as a column of rows of one.
+    pub(crate) fn stand(&mut self) {
+        self.rows = self.cols;
+        self.cols = Len { body: 1, tail: 0, mask: 0 };
+        for i in 0..4 {
+            let along = i == 3 || self.steps >> i & 1 != 0;
+            self.row_step[i] = if along { u32::from(self.size[i]) } else { 0 };
+        }
+    }
+
     /// Computes `n` elements from resolved pointers.
     ///
     /// # Safety
@@ -142,6 +155,14 @@ pub(crate) struct Indexed {
     pub(crate) size: u8,
 }
 
+/// A sum of each row of what elementwise operations compute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoldTo {
+    pub(crate) dst: Place,
+    /// The row itself is needed too.
+    pub(crate) keep: bool,
+}
+
 /// Marks an operation that is not sticky.
 pub(crate) const NOT_STICKY: u32 = u32::MAX;
 
@@ -159,6 +180,7 @@ pub(crate) enum OpKind {
     Elementwise {
         first: u32,
         count: u32,
+        fold: Option<FoldTo>,
     },
     /// The next `count` operations work row by row on the same rows: they run for `block` rows at a time, so that what one
     /// computes is still in L1 for the next.
@@ -432,6 +454,8 @@ pub struct Executable {
     pub(crate) panels: u32,
     pub(crate) stickies: u32,
     pub(crate) slots: u32,
+    /// Some stores may go past the caches.
+    pub(crate) streams: bool,
     /// What local memory is filled with before each tile, and what of it is in no space.
     #[cfg(feature = "testing")]
     pub(crate) poison: Option<u8>,
@@ -449,6 +473,9 @@ pub struct BuildOptions {
     pub elide: bool,
     /// Run sequences of elementwise instructions strip by strip.
     pub strips: bool,
+    /// Where a program's arguments are more bytes than this, what it writes and does not read is stored past the caches. By
+    /// default the size of the last-level cache.
+    pub stream_above: u64,
     /// Most bytes of local memory a worker may need.
     pub local_limit: u64,
     /// Count the bytes that loads and stores move, for [`crate::Stats`]. Costs some time.
@@ -465,6 +492,7 @@ impl Default for BuildOptions {
             isa: Isa::detect(),
             elide: true,
             strips: true,
+            stream_above: crate::isa::last_level_cache(),
             local_limit: 256 << 20,
             traffic: false,
             #[cfg(feature = "testing")]

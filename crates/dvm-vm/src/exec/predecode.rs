@@ -14,8 +14,8 @@ use super::span::Span;
 use super::traffic::{Move, Moves};
 use super::uses::{bound_operand, moved};
 use super::{
-    Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, Len, NOT_STICKY, Op, OpKind,
-    OpRange, PhaseExec, Place, StepExec, TemplateExec, UnitExec, ViewLoop,
+    Addr, BASE_ARENA, BASE_BOUND, BASE_CONST, BuildOptions, Ew, Executable, FoldTo, Len, NOT_STICKY, Op,
+    OpKind, OpRange, PhaseExec, Place, StepExec, TemplateExec, UnitExec, ViewLoop, chain,
 };
 use crate::{BuildError, Isa};
 
@@ -46,6 +46,10 @@ pub(super) struct Builder<'a> {
     pub(super) plan: &'a mut Plan,
     pub(super) moves: Vec<Move>,
     pub(super) sections: Vec<Moves>,
+    /// Slots of the current template whose stores go past the caches; none in most programs.
+    pub(super) streamed: Vec<bool>,
+    /// Instruction being resolved.
+    now: usize,
     /// Elements times cost of the section being built.
     pub(super) cost: f32,
 }
@@ -137,13 +141,19 @@ fn build(
         plan,
         moves: Vec::new(),
         sections: Vec::new(),
+        streamed: Vec::new(),
+        now: 0,
         cost: 0.0,
     };
     let mut templates = Vec::with_capacity(program.templates.len());
     let (mut bases, mut panels, mut slots) = (BASE_BOUND, 0, 0);
+    let streams = Streams::of(&program, options);
     for (t, template) in program.templates.iter().enumerate() {
         // A verified program has them all.
         let Some(decoded) = decoded.get(t) else { continue };
+        if let Some(streams) = &streams {
+            streams.slots(&program, t, &mut b.streamed);
+        }
         templates.push(b.template(&program, template, t, &decoded)?);
         bases = bases.max(b.bases);
         panels = panels.max(b.panels.len() as u32);
@@ -202,12 +212,50 @@ fn build(
         panels,
         stickies,
         slots,
+        streams: streams.is_some(),
         #[cfg(feature = "testing")]
         poison: options.poison,
         #[cfg(feature = "testing")]
         pads,
         program,
     })
+}
+
+/// Which arguments of a program that touches more than the caches hold are written and not read: to keep their bytes there
+/// would only push out others.
+struct Streams {
+    args: Vec<bool>,
+}
+
+impl Streams {
+    /// Nothing where the caches suffice.
+    fn of(program: &Verified<Program>, options: &BuildOptions) -> Option<Streams> {
+        let bytes = program.args.iter().fold(0u64, |n, a| n.saturating_add(a.bytes));
+        if bytes <= options.stream_above {
+            return None;
+        }
+        let mut args: Vec<bool> = program.args.iter().map(|a| a.role == Role::Output).collect();
+        for unit in program.steps.iter().flat_map(|s| &s.units) {
+            let template = &program.templates[unit.template as usize];
+            for (slot, &(arg, _)) in template.slots.iter().zip(&unit.slots) {
+                args[arg as usize] &= slot.write;
+            }
+        }
+        Some(Streams { args })
+    }
+
+    /// Which slots of a template are bound to such arguments only.
+    fn slots(&self, program: &Verified<Program>, number: usize, out: &mut Vec<bool>) {
+        let template = &program.templates[number];
+        out.clear();
+        out.resize(template.slots.len(), !program.in_place(number as u32));
+        let units = program.steps.iter().flat_map(|s| &s.units);
+        for unit in units.filter(|u| u.template as usize == number) {
+            for (out, &(arg, _)) in out.iter_mut().zip(&unit.slots) {
+                *out &= self.args[arg as usize];
+            }
+        }
+    }
 }
 
 /// Ring arguments and where they lie in a worker's memory for them, and the bytes of that.
@@ -322,6 +370,7 @@ impl Builder<'_> {
         }
         for (i, inst) in insts.iter().enumerate() {
             let index = (from + i) as u32;
+            self.now = from + i;
             self.cost += 5.0;
             let step = self.plan.step(from + i);
             if step.skip {
@@ -339,14 +388,21 @@ impl Builder<'_> {
                 Resolve::Elementwise(ew) => {
                     // It joins the run before it.
                     if step.joins
-                        && let Some(Op { kind: OpKind::Elementwise { count, .. }, .. }) = self.ops.last_mut()
+                        && let Some(Op { kind: OpKind::Elementwise { count, fold: None, .. }, .. }) =
+                            self.ops.last_mut()
                     {
                         *count += 1;
                         continue;
                     }
-                    self.ops.push(Op { index, kind: OpKind::Elementwise { first: ew, count: 1 } });
+                    self.ops
+                        .push(Op { index, kind: OpKind::Elementwise { first: ew, count: 1, fold: None } });
                 }
-                Resolve::Other(kind) => self.ops.push(Op { index, kind }),
+                Resolve::Other(kind) => {
+                    if self.folds(&kind, step.folds) {
+                        continue;
+                    }
+                    self.ops.push(Op { index, kind });
+                }
             }
             if step.by_rows
                 && let Some(g) = group
@@ -355,11 +411,34 @@ impl Builder<'_> {
                 *count += 1;
             }
         }
+        for op in &self.ops[first as usize..] {
+            if let OpKind::Elementwise { first, count, fold } = op.kind
+                && self.options.strips
+            {
+                let run = first as usize..(first + count) as usize;
+                chain::join(&mut self.ews[run], fold.is_some(), self.isa);
+            }
+        }
         Ok(first..self.ops.len() as u32)
     }
 
+    /// Whether a reduction joins the elementwise run before it; `wanted` says that it may, and whether its source is needed
+    /// afterwards.
+    fn folds(&mut self, kind: &OpKind, wanted: Option<bool>) -> bool {
+        let (Some(keep), &OpKind::Reduce { dst, what, dtype, .. }) = (wanted, kind) else { return false };
+        let Some(Op { kind: OpKind::Elementwise { first, count, fold }, .. }) = self.ops.last_mut() else {
+            return false;
+        };
+        let run = &self.ews[*first as usize..];
+        if fold.is_some() || run.len() != *count as usize || !chain::may_fold(what, dtype, run, self.isa) {
+            return false;
+        }
+        *fold = Some(FoldTo { dst, keep });
+        true
+    }
+
     pub(super) fn place(&self, local: Local) -> Place {
-        self.bound_place(self.plan.bound(local), local)
+        self.bound_place(self.plan.bound(self.now, local), local)
     }
 
     /// As [`Builder::place`], of source `i` of elementwise instruction `at`.
@@ -371,7 +450,7 @@ impl Builder<'_> {
     pub(super) fn result(&self, at: usize, dst: Local) -> Place {
         match self.plan.step(at).result {
             Some(base) => Place { base, off: 0 },
-            None => self.bound_place(self.plan.bound_result(at, dst), dst),
+            None => self.bound_place(None, dst),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::kernels::scan::{ArgReduction, Running};
 use crate::kernels::shape::{self, Direction, Stride};
 
 /// Elements of a strip: operands and results of a few instructions fit L1.
-const STRIP: usize = 512;
+pub(super) const STRIP: usize = 512;
 
 impl Frame {
     #[inline(always)]
@@ -76,13 +76,13 @@ impl Frame {
     pub(super) unsafe fn step(&mut self, exe: &Executable, op: &Op) -> Result<(), Fault> {
         let last = self.last;
         match op.kind {
-            OpKind::Elementwise { first, count } => {
+            OpKind::Elementwise { first, count, ref fold } => {
                 let ews = &exe.ews[first as usize..(first + count) as usize];
                 // SAFETY: rules local, argument (bound operands), apart.
                 unsafe {
                     match ews {
-                        [ew] => self.whole(ew),
-                        _ => self.strips(ews),
+                        [ew] if ew.part.len == 0 => self.whole(ew),
+                        _ => self.strips(ews, fold.as_ref()),
                     }
                 }
             }
@@ -371,7 +371,7 @@ impl Frame {
     }
 
     /// First row, number of rows and elements of a row, with the rows joined to one where they are contiguous.
-    fn spans(&self, ew: &Ew, flat: bool) -> (usize, usize, usize) {
+    pub(super) fn spans(&self, ew: &Ew, flat: bool) -> (usize, usize, usize) {
         let (first, to) = self.rows;
         let cols = ew.cols.get(self.last);
         let rows = some(ew.rows.get(self.last).min(to).saturating_sub(first), cols);
@@ -389,32 +389,6 @@ impl Frame {
             let [a, b, c, d] = self.row(ew, r);
             // SAFETY: rules local, argument (bound operands), apart.
             unsafe { ew.span(d, &[a, b, c], cols) };
-        }
-    }
-
-    /// Several elementwise operations over the same counts, strip by strip, so that what one computes is still in L1
-    /// for the next.
-    unsafe fn strips(&self, ews: &[Ew]) {
-        let (first, rows, cols) = self.spans(&ews[0], ews.iter().all(|e| e.flat));
-        for r in first..first + rows {
-            let mut at = 0;
-            while at < cols {
-                let n = (cols - at).min(STRIP);
-                for ew in ews {
-                    let p: [*mut u8; 4] = std::array::from_fn(|i| {
-                        let base = self.at(ew.place[i]);
-                        if ew.private >> i & 1 != 0 {
-                            return base;
-                        }
-                        let step = i == 3 || ew.steps >> i & 1 != 0;
-                        let along = if step { at * ew.size[i] as usize } else { 0 };
-                        base.wrapping_add(r * ew.row_step[i] as usize + along)
-                    });
-                    // SAFETY: as `whole`; rule local: a private operand has room for a strip, which is no longer than a row.
-                    unsafe { ew.span(p[3], &[p[0], p[1], p[2]], n) };
-                }
-                at += n;
-            }
         }
     }
 

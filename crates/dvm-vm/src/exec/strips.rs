@@ -6,6 +6,7 @@ use dvm_bc::{Class, Init, Mode, Operands, Size};
 use smallvec::SmallVec;
 
 use super::elide::{Analysis, bits};
+use super::uses::Elementwise;
 
 /// Elements of a block of rows.
 const BLOCK: u64 = 2048;
@@ -74,7 +75,10 @@ impl Analysis<'_> {
             let dst = a.writes;
             if let (Some(e), true) = (&self.plan.ews[i], inside & a.full != 0) {
                 for (s, source) in e.sources.iter().enumerate() {
-                    if matches!(source, Some((_, Mode::Full, _))) && inside & a.source[s] != 0 {
+                    if let &Some((local, Mode::Full, _)) = source
+                        && inside & a.source[s] != 0
+                        && self.plan.bound_source(i, s, local).is_none()
+                    {
                         self.plan.steps[i].private |= 1 << s;
                     }
                 }
@@ -90,7 +94,7 @@ impl Analysis<'_> {
 
     /// Groups runs and reductions that work row by row on the same rows, where a tile has more than a strip's elements: they
     /// run for a few rows at a time. The conditions are those of a run, with rows for elements.
-    pub(super) fn groups(&mut self, section: Range<usize>) {
+    pub(super) fn groups(&mut self, section: Range<usize>, live: &[u64]) {
         let mut group = Group::default();
         let mut i = section.start;
         while i < section.end {
@@ -114,13 +118,16 @@ impl Analysis<'_> {
                     })
                 }
                 (_, Some(e)) if !e.traps => {
-                    let mut item = Group { rows: e.rows, width: u64::from(e.cols.body), ..Group::default() };
+                    let upright = self.stands(&group, i, &e);
+                    let (rows, width) = if upright { (e.cols, 1) } else { (e.rows, u64::from(e.cols.body)) };
+                    let mut item = Group { rows, width, upright, ..Group::default() };
                     loop {
                         if self.plan.ews[i].is_some() {
                             let a = &self.plan.access[i];
                             item.whole |= a.full | a.col;
                             item.part |= a.rest;
                             item.writes |= a.writes;
+                            item.last = Some(i);
                         }
                         i += 1;
                         let more = |i: usize| {
@@ -139,7 +146,13 @@ impl Analysis<'_> {
                 }
             };
             match item {
-                Some(item) if self.follows(&group, &item) => group.add(&item, from, i),
+                Some(item) if self.follows(&group, &item) => {
+                    self.fold(&group, from, live[from - section.start]);
+                    if item.upright {
+                        (from..i).for_each(|i| self.plan.steps[i].upright = true);
+                    }
+                    group.add(&item, from, i);
+                }
                 Some(item) => {
                     self.mark(&group);
                     group = Group::default();
@@ -152,6 +165,36 @@ impl Analysis<'_> {
             }
         }
         self.mark(&group);
+    }
+
+    /// Whether a run of one row has an element for each row of a group, from whole tiles and single elements: values of the
+    /// rows, computed between reductions.
+    fn stands(&self, group: &Group, at: usize, e: &Elementwise) -> bool {
+        let plain = |e: &Elementwise| {
+            e.sources.iter().all(|s| matches!(s, None | Some((_, Mode::Full | Mode::One, _))))
+        };
+        if group.items == 0 || e.rows != Size::ONE || e.cols != group.rows || !plain(e) {
+            return false;
+        }
+        let rest = at + 1..self.insts.len();
+        let run = rest.take_while(|&i| {
+            let s = self.plan.steps[i];
+            s.joins || s.skip || self.insts[i].op.class() == Class::Control
+        });
+        run.filter_map(|i| self.plan.ews[i].as_ref()).all(plain)
+    }
+
+    /// Notes that a reduction of rows follows the run that computes them.
+    fn fold(&mut self, group: &Group, at: usize, live: u64) {
+        let (Operands::Reduce(o), Some(last)) = (&self.insts[at].operands, group.last) else { return };
+        let source = self.plan.access[at].reads;
+        if self.plan.access[last].writes == source
+            && self.plan.steps[last].result.is_none()
+            && o.inner == Size::ONE
+            && self.plan.ews[last].is_some_and(|e| (e.rows, e.cols) == (o.outer, o.red))
+        {
+            self.plan.steps[at].folds = Some(self.meets(source) & live != 0);
+        }
     }
 
     /// Whether an item may run by rows with a group; see [`Analysis::joins`].
@@ -180,6 +223,10 @@ impl Analysis<'_> {
 /// Instructions that work on the same rows, so far.
 struct Group {
     items: u32,
+    /// The item is a row of elements that stands for a column.
+    upright: bool,
+    /// The last instruction of the last item, if elementwise.
+    last: Option<usize>,
     first: usize,
     end: usize,
     rows: Size,
@@ -194,7 +241,19 @@ struct Group {
 
 impl Default for Group {
     fn default() -> Group {
-        Group { items: 0, first: 0, end: 0, rows: Size::ONE, width: 0, whole: 0, part: 0, writes: 0 }
+        let (items, upright, last) = (0, false, None);
+        Group {
+            items,
+            upright,
+            last,
+            first: 0,
+            end: 0,
+            rows: Size::ONE,
+            width: 0,
+            whole: 0,
+            part: 0,
+            writes: 0,
+        }
     }
 }
 
@@ -205,6 +264,7 @@ impl Group {
             self.rows = item.rows;
         }
         self.items += 1;
+        self.last = item.last;
         self.end = to;
         self.width = self.width.max(item.width);
         self.whole |= item.whole;

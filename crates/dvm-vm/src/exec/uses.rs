@@ -63,10 +63,95 @@ pub(super) fn elementwise(inst: &Inst, out: &mut Option<Elementwise>) {
     }
 }
 
+/// Elements or bytes from the beginning of an operand on, in every tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Count {
+    /// The most there may be.
+    pub(super) body: u64,
+    /// As many at the last index of an extent; of a tile, those of its rows and of its columns.
+    tail: u64,
+    /// What of it may be missing, and where: a kind below, extents, and rows of a tile.
+    ragged: u64,
+}
+
+/// Nothing is missing.
+const WHOLE: u64 = 0;
+/// The end, at the last index of an extent.
+const END: u64 = 1;
+/// Ends of rows, and rows, of a tile.
+const ENDS: u64 = 2;
+/// Anything: equal to nothing.
+const ANY: u64 = 3;
+
+impl Count {
+    pub(super) const fn fixed(n: u64) -> Count {
+        Count { body: n, tail: n, ragged: WHOLE }
+    }
+    #[inline]
+    pub(super) fn of(s: Size) -> Count {
+        let ragged = s.extent.map_or(WHOLE, |e| END | u64::from(e) << 8);
+        Count { body: s.body.into(), tail: s.tail.into(), ragged }
+    }
+    fn kind(self) -> u64 {
+        self.ragged & 0xff
+    }
+    /// Rows of columns.
+    #[inline]
+    pub(super) fn tile(rows: Size, cols: Size) -> Count {
+        let tile = Count::of(rows).of_each(Count::of(cols));
+        if tile.kind() != ANY {
+            return tile;
+        }
+        let extent = |s: Size| s.extent.map_or(0xff, u64::from);
+        // Counts are below 2^28.
+        Count {
+            tail: u64::from(rows.tail) << 32 | u64::from(cols.tail),
+            ragged: ENDS | extent(rows) << 8 | extent(cols) << 16 | u64::from(rows.body) << 32,
+            ..tile
+        }
+    }
+    /// So many, one behind the other as they lie where none is missing.
+    #[inline]
+    fn of_each(self, inner: Count) -> Count {
+        let (body, tail) = (self.body.saturating_mul(inner.body), self.tail.saturating_mul(inner.tail));
+        let ragged = match (self.kind(), inner.kind()) {
+            (ENDS, WHOLE) => return Count { body, ..self },
+            (_, WHOLE) => self.ragged,
+            (WHOLE, _) if self.body == 1 => return inner,
+            _ => ANY,
+        };
+        Count { body, tail, ragged }
+    }
+    #[inline]
+    pub(super) fn times(self, n: u64) -> Count {
+        self.of_each(Count::fixed(n))
+    }
+    /// So many times as much, the pieces apart.
+    #[inline]
+    fn planes(self, n: u64) -> Count {
+        let ragged = if n == 1 || self.is_fixed() { self.ragged } else { ANY };
+        Count { ragged, ..self.times(n) }
+    }
+    /// Some of these.
+    fn somewhere(self) -> Count {
+        Count { ragged: ANY, ..self }
+    }
+    /// The same in every tile.
+    #[inline]
+    pub(super) fn is_fixed(self) -> bool {
+        self.ragged == WHOLE
+    }
+    /// Whether two are the same in every tile.
+    #[inline]
+    pub(super) fn same(self, other: Count) -> bool {
+        self == other && self.ragged != ANY
+    }
+}
+
 /// A use of vector or accumulator memory.
 pub(super) struct Use {
     pub(super) local: Local,
-    pub(super) bytes: u64,
+    pub(super) bytes: Count,
     /// Bytes per element.
     pub(super) size: u8,
     pub(super) read: bool,
@@ -76,11 +161,11 @@ pub(super) struct Use {
 /// Calls `f` for each use of vector or accumulator memory by an instruction that is not elementwise.
 pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
     let size = inst.dtype.size();
-    let mut use_ = |local, elements: u64, size: u32, read, write| {
-        f(Use { local, bytes: elements.saturating_mul(u64::from(size)), size: size as u8, read, write });
+    let mut use_ = |local, elements: Count, size: u32, read, write| {
+        f(Use { local, bytes: elements.times(size.into()), size: size as u8, read, write });
     };
-    let tile = |a: Size, b: Size| u64::from(a.body) * u64::from(b.body);
-    let tile3 = |a: Size, b: Size, c: Size| tile(a, b).saturating_mul(u64::from(c.body));
+    let tile = Count::tile;
+    let tile3 = |a: Size, b: Size, c: Size| tile(a, b).of_each(Count::of(c));
     let updated = |init: Init| init != Init::Always;
     match &inst.operands {
         Operands::Load(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
@@ -88,7 +173,7 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
         Operands::ViewLoad(o) => use_(o.dst, loops(&o.loops), size, false, true),
         Operands::ViewStore(o) => use_(o.src, loops(&o.loops), size, true, false),
         Operands::GatherLoad(o) => {
-            use_(o.index, u64::from(o.rows.body), o.index_dtype.size(), true, false);
+            use_(o.index, Count::of(o.rows), o.index_dtype.size(), true, false);
             use_(o.dst, tile(o.rows, o.cols), size, false, true);
         }
         Operands::GatherElems(o) => {
@@ -96,7 +181,7 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
             use_(o.dst, tile(o.rows, o.cols), size, false, true);
         }
         Operands::ScatterStore(o) => {
-            use_(o.index, u64::from(o.rows.body), o.index_dtype.size(), true, false);
+            use_(o.index, Count::of(o.rows), o.index_dtype.size(), true, false);
             use_(o.src, tile(o.rows, o.cols), size, true, false);
         }
         Operands::ScatterElems(o) => {
@@ -104,9 +189,9 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
             use_(o.src, tile(o.rows, o.cols), size, true, false);
         }
         Operands::CompressStore(o) => {
-            use_(o.mask, u64::from(o.rows.body), 1, true, false);
+            use_(o.mask, Count::of(o.rows), 1, true, false);
             use_(o.src, tile(o.rows, o.cols), size, true, false);
-            use_(o.count, 1, 8, updated(o.init), true);
+            use_(o.count, Count::fixed(1), 8, updated(o.init), true);
         }
         Operands::Iota(o) => use_(o.dst, tile(o.rows, o.cols), size, false, true),
         Operands::LocalView(o) => {
@@ -122,23 +207,22 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
             } else {
                 (o.src, (hi as u64).saturating_add(1))
             };
+            let n = Count::fixed(n).somewhere();
             use_(local, n, size, true, false);
             use_(o.dst, loops(&o.loops), size, false, true);
         }
         Operands::Shape(o) => {
             let from = match inst.op {
-                Opcode::VBroadcastX => u64::from(o.rows.body),
-                Opcode::VBroadcastY => u64::from(o.cols.body),
+                Opcode::VBroadcastX => Count::of(o.rows),
+                Opcode::VBroadcastY => Count::of(o.cols),
                 _ => tile(o.rows, o.cols),
             };
             use_(o.src, from, size, true, false);
             use_(o.dst, tile(o.rows, o.cols), size, false, true);
         }
-        Operands::ClearPad(o) => {
-            use_(o.dst, u64::from(o.rows.body).saturating_mul(o.pitch), size, true, true)
-        }
+        Operands::ClearPad(o) => use_(o.dst, Count::of(o.rows).times(o.pitch), size, true, true),
         Operands::RemovePad(o) => {
-            use_(o.src, u64::from(o.rows.body).saturating_mul(o.pitch), size, true, false);
+            use_(o.src, Count::of(o.rows).times(o.pitch), size, true, false);
             use_(o.dst, tile(o.rows, o.cols), size, false, true);
         }
         Operands::SortKv(o) => {
@@ -149,14 +233,14 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
             use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
             let planes = if inst.op == Opcode::VSum && updated(o.init) { 2 } else { 1 };
             let elem = if planes == 2 { dvm_bc::layout::sum_dtype(inst.dtype).size() } else { size };
-            use_(o.dst, tile(o.outer, o.inner) * planes, elem, updated(o.init), true);
+            use_(o.dst, tile(o.outer, o.inner).planes(planes), elem, updated(o.init), true);
         }
         Operands::PartSum(o) => {
             use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
             let elem = dvm_bc::layout::sum_dtype(inst.dtype).size();
             let lanes = if o.across { 1 } else { u64::from(dvm_bc::layout::SUM_LANES) };
-            use_(o.dst, tile(o.outer, o.inner) * 2, elem, updated(o.init), true);
-            use_(o.lanes, tile(o.outer, o.inner) * lanes, elem, updated(o.init), true);
+            use_(o.dst, tile(o.outer, o.inner).planes(2), elem, updated(o.init), true);
+            use_(o.lanes, tile(o.outer, o.inner).planes(lanes), elem, updated(o.init), true);
         }
         Operands::ArgReduce(o) => {
             use_(o.src, tile3(o.outer, o.red, o.inner), size, true, false);
@@ -177,6 +261,8 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
         Operands::PackA(o) => {
             let last = u64::from(o.m.body.saturating_sub(1)).saturating_mul(o.pitch);
             let n = if o.m.body == 0 { 0 } else { last.saturating_add(u64::from(o.k.body)) };
+            let whole = Count::of(o.m).is_fixed() && Count::of(o.k).is_fixed();
+            let n = if whole { Count::fixed(n) } else { Count::fixed(n).somewhere() };
             use_(o.src, n, size, true, false);
         }
         // Packed operands are known by their handles; the verifier keeps their buffers apart.
@@ -192,18 +278,18 @@ pub(super) fn locals(inst: &Inst, f: &mut impl FnMut(Use)) {
     }
 }
 
-fn loops(loops: &[dvm_bc::Loop]) -> u64 {
-    loops.iter().map(|l| u64::from(l.count.body)).fold(1, u64::saturating_mul)
+fn loops(loops: &[dvm_bc::Loop]) -> Count {
+    loops.iter().fold(Count::fixed(1), |n, l| n.of_each(Count::of(l.count)))
 }
 
 /// Elements that a mode reads.
 #[inline]
-pub(super) fn elements(mode: Mode, rows: Size, cols: Size) -> u64 {
+pub(super) fn elements(mode: Mode, rows: Size, cols: Size) -> Count {
     match mode {
-        Mode::Full => u64::from(rows.body) * u64::from(cols.body),
-        Mode::Row => u64::from(cols.body),
-        Mode::Col => u64::from(rows.body),
-        Mode::One => 1,
+        Mode::Full => Count::tile(rows, cols),
+        Mode::Row => Count::of(cols),
+        Mode::Col => Count::of(rows),
+        Mode::One => Count::fixed(1),
     }
 }
 

@@ -12,6 +12,7 @@ mod accuracy;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod cast;
+mod chain;
 mod cheap;
 mod drive;
 mod erf;
@@ -30,6 +31,10 @@ pub use accuracy::{Accuracy, accuracy, apply_f32};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::first_lanes;
 pub(crate) use cast::{CastFn, SelectFn, cast, select_f32};
+pub(crate) use chain::{
+    ChainFn, Lanes64, MOST as CHAIN_MOST, SQUARE, Span as ChainSpan, begins as chain_begins, chain,
+    chain_sum, code as link_code, fence,
+};
 use drive::{Binary, Ternary, Unary};
 pub(crate) use drive::{BinaryFn, CompareFn, CompareScalarFn, PredicateFn, ScalarFn, TernaryFn, UnaryFn};
 pub(crate) use rows::*;

@@ -24,6 +24,10 @@ struct Gen {
     cols: Size,
     regs: Vec<(Local, Kind)>,
     insts: Vec<Inst>,
+    /// The register written last.
+    last: usize,
+    /// Instructions like to take what the one before them made.
+    chains: bool,
 }
 
 impl Gen {
@@ -47,27 +51,31 @@ impl Gen {
             0 => [Kind::Row, Kind::Col, Kind::One],
             _ => [Kind::Tile; 3],
         };
-        let r = self.pick(&kinds)?;
+        let follow = self.chains && self.regs[self.last].1 == Kind::Tile && self.rng.below(3) > 0;
+        let r = if follow { self.last } else { self.pick(&kinds)? };
         let mode = match self.regs[r].1 {
             Kind::Row => Mode::Row,
             Kind::Col => Mode::Col,
             Kind::One => Mode::One,
+            _ if follow => Mode::Full,
             _ => [Mode::Full, Mode::Full, Mode::Full, Mode::Row, Mode::Col, Mode::One][self.rng.below(6)],
         };
         Some((Src::Local(self.regs[r].0, mode), r))
     }
     fn emit(&mut self, dst: usize, kind: Kind, inst: Inst) {
         self.regs[dst].1 = kind;
+        self.last = dst;
         self.insts.push(inst);
     }
     fn step(&mut self) -> Option<()> {
         let (rows, cols) = (self.rows, self.cols);
         let dst = self.any_reg();
         let d = self.regs[dst].0;
-        match self.rng.below(14) {
+        match self.rng.below(15) {
             0..=6 => {
                 use Opcode::*;
-                let op = [VAdd, VSub, VMul, VMax, VMin, VLt, VEq][self.rng.below(7)];
+                let ops = [VAdd, VSub, VMul, VMax, VMin, VDiv, VLt, VEq];
+                let op = ops[self.rng.below(if self.chains { 6 } else { 8 })];
                 let (a, b) = (self.source()?, self.source()?);
                 let kind = if op.class() == Class::Compare { Kind::Mask } else { Kind::Tile };
                 let inst = Inst::new(op, F32, Binary { dst: d, a: a.0, b: b.0, rows, cols });
@@ -75,7 +83,8 @@ impl Gen {
             }
             7 | 8 => {
                 use Opcode::*;
-                let op = [VAbs, VNeg, VExp, VTanh, VSign, VCopy][self.rng.below(6)];
+                let ops = [VAbs, VNeg, VExp, VTanh, VSigmoid, VErf, VSqrt, VRsqrt, VReciprocal, VSign, VCopy];
+                let op = ops[self.rng.below(if self.chains { 9 } else { 11 })];
                 let src = self.source()?.0;
                 self.emit(dst, Kind::Tile, Inst::new(op, F32, Unary { dst: d, src, rows, cols }));
             }
@@ -111,8 +120,13 @@ impl Gen {
                         Reduce { dst: d, src, outer: one, red: rows, inner: cols, init: Init::Always },
                     ),
                 };
-                let op = [Opcode::VRedMax, Opcode::VSum][self.rng.below(2)];
+                let op = [Opcode::VRedMax, Opcode::VRedMin, Opcode::VSum][self.rng.below(3)];
                 self.emit(dst, reduce.0, Inst::new(op, F32, reduce.1));
+            }
+            13 => {
+                let op = [Opcode::VFma, Opcode::VClamp][self.rng.below(2)];
+                let (a, b, c) = (self.source()?.0, self.source()?.0, self.source()?.0);
+                self.emit(dst, Kind::Tile, Inst::new(op, F32, Ternary { dst: d, a, b, c, rows, cols }));
             }
             _ => {
                 let value = u64::from((self.rng.below(5) as f32).to_bits());
@@ -135,7 +149,7 @@ pub(crate) fn kernel(seed: u64) -> Option<Program> {
         rng.next();
     }
     let (total_rows, total_cols) =
-        [(1, 1500), (13, 700), (7, 33), (150, 64), (6, 1024), (9, 1), (260, 20)][rng.below(7)];
+        [(1, 1500), (13, 700), (7, 33), (150, 64), (6, 1024), (9, 1), (260, 20), (3, 9000)][rng.below(8)];
     let split_cols = rng.below(2) == 0;
     let (extent, part) =
         if split_cols { (total_cols, total_cols / 2 + 1) } else { (total_rows, total_rows / 3 + 1) };
@@ -151,7 +165,8 @@ pub(crate) fn kernel(seed: u64) -> Option<Program> {
     let mut l = Locals::default();
     let bytes = rows.body as usize * cols.body as usize * 4;
     let regs = (0..7).map(|_| (l.ub(bytes), Kind::Nothing)).collect();
-    let mut g = Gen { rng, rows, cols, regs, insts: vec![] };
+    let chains = rng.below(2) == 0;
+    let mut g = Gen { rng, rows, cols, regs, insts: vec![], last: 0, chains };
     let count = 6 + g.rng.below(24);
     let mut stored = [false; 2];
     for slot in [0, 1] {
