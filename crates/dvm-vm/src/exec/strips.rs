@@ -118,7 +118,7 @@ impl Analysis<'_> {
                     })
                 }
                 (_, Some(e)) if !e.traps => {
-                    let upright = self.stands(&group, i, &e);
+                    let upright = self.stands(&group, i, e);
                     let (rows, width) = if upright { (e.cols, 1) } else { (e.rows, u64::from(e.cols.body)) };
                     let mut item = Group { rows, width, upright, ..Group::default() };
                     loop {
