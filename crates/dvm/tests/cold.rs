@@ -8,8 +8,8 @@ use dvm::{Error, Module, Options, Session, Tensor, fill};
 /// A tower of layers, each of another width, so that most kernels are there once. `early` is an output that later layers read too.
 fn tower() -> Module {
     let (mut inputs, mut body, mut x, mut width) = (String::new(), String::new(), "x".to_owned(), 16);
-    for l in 0..8 {
-        let next = 16 + 8 * ((l * 5) % 7);
+    for l in 0..16 {
+        let next = 16 + 8 * ((l * 5) % 17);
         let _ = write!(inputs, ", %w{l}: f32[{width}, {next}], %g{l}: f32[{next}]");
         let _ = writeln!(body, "  %m{l} = matmul %{x}, %w{l} {{}}");
         let _ = writeln!(body, "  %n{l} = rms_norm %m{l}, %g{l} {{axis = 1, eps = 1e-5}}");
