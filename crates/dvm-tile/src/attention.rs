@@ -168,7 +168,7 @@ pub(crate) fn choose(
     // In parts, the scores and what is made of them are stored and loaded.
     let between = 4.0 * s.m as f64 * s.n as f64 * f64::from(p.dtype.size());
     let slow = again > between / spec.costs.dma.core_rate;
-    Ok(Fit { blocks: Blocks { k0: k0 as u32, k_tail, k_count, pack: None }, slow })
+    Ok(Fit { blocks: Blocks { k0: k0 as u32, k_tail, k_count, split: None, pack: None }, slow })
 }
 
 impl Search<'_> {

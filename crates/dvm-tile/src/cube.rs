@@ -3,6 +3,8 @@
 //! Parallel extents are the batch folds, then blocks of rows (m0) and of columns (n0); the walk is over blocks of k (k0). The
 //! product accumulates over the walk, then the epilogue runs once on the m0 x n0 tile as vector code.
 //! A constant right operand is bound in panels instead of loaded.
+//!
+//! Where pipes are asynchronous a block of k is two pieces in panels of their own: one is loaded while the other is multiplied.
 
 use dvm_bc::layout::Matrices;
 use dvm_bc::{
@@ -10,6 +12,7 @@ use dvm_bc::{
     Mmad, Opcode, Pipe, Place, Size, Space as Memory, Strides, layout,
 };
 use dvm_npu::MachineSpec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::cost::Model;
 use crate::emit::Emit;
@@ -69,6 +72,8 @@ pub(crate) struct Blocks {
     pub(crate) k0: u32,
     pub(crate) k_tail: u32,
     pub(crate) k_count: u32,
+    /// Where a block of k is two pieces with panels of their own: the first. One is loaded while the other is multiplied.
+    pub(crate) split: Option<u32>,
     pub(crate) pack: Option<Pack>,
 }
 
@@ -149,7 +154,7 @@ pub(crate) fn choose(
         let tile = |i: usize| u64::from(f.tiles.get(i).copied().unwrap_or(u32::MAX));
         search.best = search.forced(sp, [tile(mi), tile(ni), u64::from(f.k0)]);
         let choice = search.best.ok_or(Fault::TooLarge("the tile asked for"))?;
-        return blocks(sp, p, choice, pack);
+        return blocks(sp, p, spec, choice, pack);
     }
     let most = search.most_k()?;
     let prefer = if p.k <= K_WHOLE || (m <= search.panel[0] && bound) { p.k } else { K_BLOCK };
@@ -170,20 +175,34 @@ pub(crate) fn choose(
     let Some(choice) = search.best else {
         return Err(search.lack.unwrap_or(Fault::TooLarge("a matrix product's tile")));
     };
-    blocks(sp, p, choice, pack)
+    blocks(sp, p, spec, choice, pack)
 }
 
 /// Cuts the folds as chosen.
-fn blocks(sp: &mut Space, p: &Product, choice: Choice, pack: Option<Pack>) -> Result<Blocks, Fault> {
+fn blocks(
+    sp: &mut Space,
+    p: &Product,
+    spec: &MachineSpec,
+    choice: Choice,
+    pack: Option<Pack>,
+) -> Result<Blocks, Fault> {
+    let target = &spec.target;
     let Choice { m0, n0, k0, .. } = choice;
     let (mi, ni) = (sp.folds.len() - 2, sp.folds.len() - 1);
     sp.folds[mi].cut(m0);
     sp.folds[ni].cut(n0);
     tile::assign_extents(sp)?;
     let k_count = p.k.div_ceil(k0);
+    let granule = u64::from(spec.costs.cube.granule[2]).max(1);
+    // Blocks of one size leave no short last one.
+    let even = p.k.div_ceil(k_count).next_multiple_of(2 * granule);
+    let k0 = if target.async_pipes && even <= k0 { even } else { k0 };
+    let first = (k0 / 2).next_multiple_of(granule);
+    let split = target.async_pipes && target.events > 1 && first < k0 && first < p.k - k0 * (k_count - 1);
     let k_tail = p.k - k0 * (k_count - 1);
     let k_count = u32::try_from(k_count).map_err(|_| Fault::TooLarge("the number of blocks of k"))?;
-    Ok(Blocks { k0: k0 as u32, k_tail: k_tail as u32, k_count, pack })
+    let split = split.then_some(first as u32);
+    Ok(Blocks { k0: k0 as u32, k_tail: k_tail as u32, k_count, split, pack })
 }
 
 /// A candidate and its predicted time.
@@ -389,8 +408,16 @@ pub(crate) fn emit(
     let (m, n) = (size(mi), size(ni));
     let walked = b.k_count > 1;
     let extent = sp.folds.iter().filter(|f| f.count > 1).count() as u8;
-    let k = if walked { Size::ragged(b.k0, b.k_tail, extent) } else { Size::fixed(b.k0) };
-    let along_k = |mut mem: dvm_bc::Mem, stride: i64| {
+    // Pieces of a block of k: where they begin, how long they are.
+    let piece = |from: u32, to: u32, tail: u32| {
+        (from, if walked { Size::ragged(to - from, tail - from, extent) } else { Size::fixed(to - from) })
+    };
+    let pieces: SmallVec<[(u32, Size); 2]> = match b.split {
+        Some(first) => smallvec![(0, Size::fixed(first)), piece(first, b.k0, b.k_tail)],
+        None => smallvec![piece(0, b.k0, b.k_tail)],
+    };
+    let along_k = |mut mem: dvm_bc::Mem, from: u32, stride: i64| {
+        mem.offset = mem.offset.saturating_add(stride.saturating_mul(i64::from(from)));
         if walked && stride != 0 {
             mem.strides.push((extent, stride.saturating_mul(i64::from(b.k0))));
         }
@@ -399,32 +426,44 @@ pub(crate) fn emit(
     let dtype = p.dtype;
     let acc_dtype = layout::acc_dtype(dtype).unwrap_or(DType::F32);
     e.begin(0, Place::Body);
-
-    let bytes = layout::panel_a_bytes(&spec.target, dtype, m.body, k.body);
-    let a_buf = e.buf(bytes, dtype.size(), Memory::PanelA);
-    let src = along_k(sp.mem(p.a, p.a_access), p.a_k);
-    let row_stride = sp.strides(p.a_access)[mi];
-    let dst = e.local(a_buf);
     let hints = Hints::default();
-    e.push(0, Opcode::LoadA, dtype, LoadA { dst, src, m, k, row_stride, col_stride: p.a_k, hints });
-
-    let held = layout::panel_b_bytes(&spec.target, dtype, k.body, n.body);
-    let bytes = if b.pack.is_some() && !spec.target.async_pipes { 1 } else { held };
-    let b_buf = e.buf(bytes, dtype.size(), Memory::PanelB);
-    let dst = e.local(b_buf);
-    if let Some(pack) = &b.pack {
-        let (src, panel_stride) = bind(sp, p, pack, b, walked.then_some(extent))?;
-        e.push(0, Opcode::BindB, dtype, BindB { dst, src, k, n, panel_stride });
-    } else {
-        let src = along_k(sp.mem(p.b, p.b_access), p.b_k);
-        let col_stride = sp.strides(p.b_access)[ni];
-        e.push(0, Opcode::LoadB, dtype, LoadB { dst, src, k, n, row_stride: p.b_k, col_stride, hints });
-    }
-
     let acc_buf = e.buf(layout::acc_bytes(dtype, m.body, n.body), acc_dtype.size(), Memory::Acc);
-    let (acc, a, bb) = (e.local(acc_buf), e.local(a_buf), e.local(b_buf));
-    let init = if walked { Init::First } else { Init::Always };
-    e.push(0, Opcode::Mmad, dtype, Mmad { acc, a, b: bb, m, n, k, init });
+    let first = e.out.bufs.len();
+    for (i, (from, k)) in pieces.into_iter().enumerate() {
+        let bytes = layout::panel_a_bytes(&spec.target, dtype, m.body, k.body);
+        let a_buf = e.buf(bytes, dtype.size(), Memory::PanelA);
+        let src = along_k(sp.mem(p.a, p.a_access), from, p.a_k);
+        let row_stride = sp.strides(p.a_access)[mi];
+        let dst = e.local(a_buf);
+        e.push(0, Opcode::LoadA, dtype, LoadA { dst, src, m, k, row_stride, col_stride: p.a_k, hints });
+
+        let held = layout::panel_b_bytes(&spec.target, dtype, k.body, n.body);
+        let bytes = if b.pack.is_some() && !spec.target.async_pipes { 1 } else { held };
+        let b_buf = e.buf(bytes, dtype.size(), Memory::PanelB);
+        let dst = e.local(b_buf);
+        if let Some(pack) = &b.pack {
+            let (mut src, panel_stride) = bind(sp, p, pack, b, walked.then_some(extent))?;
+            src.offset += i64::from(from) * i64::from(pack.nr) * i64::from(dtype.size());
+            e.push(0, Opcode::BindB, dtype, BindB { dst, src, k, n, panel_stride });
+        } else {
+            let src = along_k(sp.mem(p.b, p.b_access), from, p.b_k);
+            let col_stride = sp.strides(p.b_access)[ni];
+            e.push(0, Opcode::LoadB, dtype, LoadB { dst, src, k, n, row_stride: p.b_k, col_stride, hints });
+        }
+
+        let (acc, a, bb) = (e.local(acc_buf), e.local(a_buf), e.local(b_buf));
+        let init = match i {
+            0 if walked => Init::First,
+            0 => Init::Always,
+            _ => Init::Accumulate,
+        };
+        e.push(0, Opcode::Mmad, dtype, Mmad { acc, a, b: bb, m, n, k, init });
+    }
+    if b.split.is_some() {
+        // The panels of one piece are not those of the other.
+        let here = e.here();
+        e.out.bufs[first..].iter_mut().for_each(|b| b.last = here);
+    }
     if walked {
         e.end(true);
         e.begin(0, Place::Finish(0));
