@@ -207,6 +207,20 @@ fn inspect_and_explain() {
     let out = s.dvm(&["explain", "scale.dvm", "--kernels"]);
     let listing = text(&out.stdout);
     assert!(listing.contains("1 calls of 1 distinct kernels") && listing.contains("mul, exp"), "{listing}");
+    let dims = ["--dim", "rows=300", "--dim", "cols=768", "--spec", "host-ref"];
+    let mut tiling = vec!["explain", "scale.dvm", "--tiling"];
+    tiling.extend(dims);
+    let shown = s.dvm(&tiling);
+    tiling.push("--json");
+    let kernel = &s.json(&tiling)["kernels"][0];
+    let totals: Vec<f64> =
+        kernel["candidates"].as_array().unwrap().iter().map(|c| c["total_ns"].as_f64().unwrap()).collect();
+    assert!(totals.len() > 3, "{kernel}");
+    let shown = text(&shown.stdout);
+    let best = shown.lines().find(|l| l.starts_with("> ")).unwrap_or_else(|| panic!("{shown}"));
+    let least = totals.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(best.ends_with(&format!("{least:.0}")), "the least is taken: {shown}");
+    fails(&s.dvm(&["explain", "scale.dvm", "--tiling"]), 1, &["rows", "no value"]);
     assert!(s.dvm(&["explain", "scale.dvm", "--dot", "plan.dot"]).status.success());
     assert!(std::fs::read_to_string(s.path("plan.dot")).unwrap().contains("mul_exp"));
     assert_eq!(s.json(&["explain", "scale.dvm", "--json"])["calls"].as_array().unwrap().len(), 1);

@@ -284,9 +284,7 @@ fn reductions() {
         vec![1, 4100, 1],
     ];
     for &op in ReduceOp::ALL {
-        for dtype in
-            [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U8, DType::Bool]
-        {
+        for &dtype in DType::ALL {
             let fits = match op {
                 ReduceOp::Any | ReduceOp::All => dtype == DType::Bool,
                 _ if dtype == DType::Bool => false,
@@ -324,9 +322,11 @@ fn reductions() {
         }
     }
     for axis in 0..3 {
-        for (last, dtype) in [(false, DType::F32), (true, DType::I32), (false, DType::F16)] {
+        for &dtype in DType::ALL.iter().filter(|&&d| d != DType::Bool) {
+            let last = dtype.is_int();
+            let low = if dtype.is_unsigned() { 0.0 } else { -2.0 };
             let runs = || shapes.iter().filter(|s| s[axis] > 0).map(|s| vec![s.clone()]).collect::<Vec<_>>();
-            cases.push(case(format!("argmax {axis} {dtype}"), &[(dtype, 3)], (-2.0, 2.0), runs(), |g, x| {
+            cases.push(case(format!("argmax {axis} {dtype}"), &[(dtype, 3)], (low, 2.0), runs(), |g, x| {
                 let a = g.push(Op::ArgMax { axis, keepdims: true, last }, x).unwrap();
                 vec![a, g.push(Op::ArgMin { axis, keepdims: false, last }, x).unwrap()]
             }));
@@ -348,7 +348,7 @@ fn products() {
     let mut cases = vec![];
     let sizes =
         [(1, 1, 1), (7, 9, 18), (1, 130, 65), (5, 0, 3), (0, 4, 4), (65, 3, 1), (4, 513, 33), (17, 64, 0)];
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U8] {
+    for &dtype in DType::ALL.iter().filter(|&&d| d != DType::Bool) {
         for (trans_a, trans_b) in [(false, false), (true, false), (false, true), (true, true)] {
             let runs = sizes
                 .iter()
@@ -395,6 +395,61 @@ fn products() {
         },
     ));
     run(cases);
+}
+
+/// Operands that are not contiguous: every second element, and a transpose, of every dtype.
+#[test]
+fn strided() {
+    let mut cases = vec![];
+    for &dtype in DType::ALL {
+        let op = if dtype == DType::Bool { BinaryOp::Xor } else { BinaryOp::Add };
+        let runs = [1, 2, 3, 8, 33, 65].map(|n| vec![vec![n, 2 * n], vec![n, n]]).to_vec();
+        let name = format!("strided {op} {dtype}");
+        cases.push(case(name, &[(dtype, 2), (dtype, 2)], (0.0, 9.0), runs, |g, x| {
+            let shape = g.shape(x[1]).to_vec();
+            let start = shape.iter().map(|_| g.dims.constant(0)).collect();
+            let slice = Op::Slice { start, len: shape, step: vec![1, 2] };
+            let a = g.push(slice, &x[..1]).unwrap();
+            let b = g.push(Op::Transpose { perm: vec![1, 0] }, &x[1..]).unwrap();
+            let y = g.push(Op::Binary(op), &[a, b]).unwrap();
+            let mut out = vec![y];
+            if dtype != DType::Bool {
+                let sum = Op::Reduce { op: ReduceOp::Max, axes: vec![0], keepdims: false };
+                out.push(g.push(sum, &[a]).unwrap());
+                out.push(g.push(Op::Cast { to: DType::F64 }, &[b]).unwrap());
+            }
+            out
+        }));
+    }
+    run(cases);
+}
+
+/// Halves that stay wide are rounded at stores and casts alone; by default where they are defined.
+#[test]
+fn halves_stay_wide_where_asked() {
+    for dtype in ["f16", "bf16"] {
+        let body = "  %a = add %x, %y\n  %b = mul %a, %x\n  %c = sub %b, %y\n  %m = reduce %c {op = max, axes = [1], keepdims = true}\n  %z = div %c, %m\n";
+        let text = format!("graph g(%x: {dtype}[n, m], %y: {dtype}[n, m]) -> (%z) {{\n{body}}}\n");
+        let wide = body.replace("%x", "%p").replace("%y", "%q").replace("%z", "%w");
+        let wide = format!(
+            "graph g(%x: {dtype}[n, m], %y: {dtype}[n, m]) -> (%z) {{\n  %p = cast %x {{to = f32}}\n  %q = cast %y {{to = f32}}\n{wide}  %z = cast %w {{to = {dtype}}}\n}}\n"
+        );
+        let run = |text: &str, half| {
+            let module = Module::from_text(text).unwrap_or_else(|e| panic!("{e}\n{text}")).with_half(half);
+            let graph = module.graph(&[], &[]).unwrap();
+            let mut rng = Rng::new(3);
+            let mut input = |x: &dvm::Input| {
+                (x.name.clone(), random_tensor(graph.dtype(x.value), &[7, 130], 0.5, 3.0, &mut rng))
+            };
+            let inputs: Vec<_> = graph.inputs.iter().map(&mut input).collect();
+            let mut options = Options::default();
+            options.threads = Some(2);
+            Session::new(&module, options).unwrap().run(inputs).unwrap()[0].clone()
+        };
+        let asked = run(&text, dvm::Half::Wide);
+        assert_eq!(asked.bytes(), run(&wide, dvm::Half::Rounded).bytes(), "{dtype}");
+        assert_ne!(asked.bytes(), run(&text, dvm::Half::Rounded).bytes(), "{dtype}");
+    }
 }
 
 #[test]
