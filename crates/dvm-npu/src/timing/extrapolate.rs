@@ -92,9 +92,8 @@ impl Engine<'_> {
         if self.marks.len() > 3 {
             self.marks.remove(0);
         }
-        if self.marks.len() == 3 && self.leave_out() {
-            self.watch();
-        } else if self.cores[core].cursor.left() < 3 * window {
+        let left_out = self.marks.len() == 3 && self.leave_out();
+        if left_out || self.cores[core].cursor.left() < 3 * window {
             self.watch();
         }
     }
