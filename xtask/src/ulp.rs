@@ -104,7 +104,7 @@ fn row(table: &mut String, a: &Accuracy, w: &Worst, step: u32) {
 /// The page must name every function with its bound and method; the errors are those of a larger grid.
 fn compare(page: &Path) -> Result<()> {
     let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
-    let rows: Vec<&str> = between(&text)?.lines().collect();
+    let rows: Vec<&str> = text[place(&text)?].lines().collect();
     for a in accuracy() {
         let (start, end) =
             (format!("| `{}` | {} | ", a.op.mnemonic(), a.bound), format!(" | {} |", a.method));
@@ -115,16 +115,18 @@ fn compare(page: &Path) -> Result<()> {
     Ok(())
 }
 
-fn between(text: &str) -> Result<&str> {
+/// Where the table is.
+fn place(text: &str) -> Result<std::ops::Range<usize>> {
     let from = text.find(BEGIN).context("docs/semantics.md has no place for the table")? + BEGIN.len();
     let len = text[from..].find(END).context("docs/semantics.md: the table has no end")?;
-    Ok(&text[from..from + len])
+    Ok(from..from + len)
 }
 
 fn write(page: &Path, table: &str) -> Result<()> {
-    let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
-    let old = between(&text)?.to_owned();
-    std::fs::write(page, text.replacen(&old, &format!("\n{table}"), 1))?;
+    let mut text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
+    let place = place(&text)?;
+    text.replace_range(place, &format!("\n{table}"));
+    std::fs::write(page, text)?;
     eprintln!("wrote docs/semantics.md");
     Ok(())
 }
