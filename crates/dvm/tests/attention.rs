@@ -332,3 +332,27 @@ fn how(plan: &Plan, b: &Bindings, spec: &MachineSpec, scratch: &mut Scratch) -> 
         FoldRole::Whole => "alone",
     }
 }
+
+/// A row that is reduced to one element is no row of the product before: it is multiplied once, not once a column.
+#[test]
+fn a_reduced_row_is_multiplied_once() {
+    let text = "graph reduced(%x: f32[n, 6], %w: f32[6, 5], %u: f32[1, 3]) -> (%z) {
+  %s = matmul %x, %w
+  %r = reduce %s {op = sum, axes = [1], keepdims = true}
+  %z = matmul %r, %u
+}";
+    let g = Graph::from_text(text).unwrap();
+    let plan = plan(&g, true);
+    for dims in ["n=1", "n=7", "n=40"] {
+        let b = bindings(&plan, dims);
+        let given = inputs(&g, &b);
+        let want = dvm_ir::eval::eval_graph(&g, &given).unwrap();
+        let tensors: Vec<Tensor> = given.into_iter().map(|(_, t)| t).collect();
+        for machine in ["host-ref", "tiny"] {
+            let spec = MachineSpec::named(machine).unwrap();
+            let (mut scratch, options) = (Scratch::default(), BuildOptions::default());
+            let got = plans::run_on(2, &plan, &b, &tensors, &spec, &mut scratch, &options).unwrap();
+            assert_eq!(differ(&got, &want, false), None, "{dims} on {machine}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! that these are computed from in the region before. All three become one; what the first two were is kept, because where the
 //! whole does not fit local memory each makes a kernel again.
 
-use dvm_ir::{NodeId, Op};
+use dvm_ir::{Answer, NodeId, Op, ValueId};
 use smallvec::SmallVec;
 
 use super::{Class, Grow, Region};
@@ -59,6 +59,17 @@ impl Grow<'_> {
         members.push(n);
         members.sort_unstable();
         let node = &self.p.g.nodes[n.index()];
+        // The rows run along what the first product has columns for: a row that is reduced to one element is multiplied once.
+        let last = |v: ValueId| self.p.g.shape(v).last().copied();
+        let product = cube.members.iter().find(|m| self.r.state.class[m.index()] == Class::MatMul);
+        let columns = product.and_then(|m| last(self.p.g.nodes[m.index()].output));
+        let (Some(columns), Some(k)) = (columns, last(node.inputs[0])) else {
+            return Err("it has no rows".into());
+        };
+        let equal = self.t.is_equal(k, columns);
+        if equal != Answer::Proven {
+            return Err("its rows are not known to be as long as those of the product before".into());
+        }
         let roots = self.roots(&members);
         if roots.iter().any(|&v| v != node.output) {
             return Err("others read it too".into());
